@@ -90,19 +90,22 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
 
     structs: ClassVar[Any] = None
 
-    def __new__(
-        cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **others: Any
-    ) -> Any:
-        if data is None and shape is None:
-            if others.get("ptr") is not None:
-                hint = "write shape=n for the number of elements there"
-                raise KernelTypeError.of("an array at an address needs a shape", "shape", hint)
-            if dtype is None:
-                hint = "give it data, or write kl.zeros(10); an annotation names a type: array(dtype=float)"
-                raise KernelTypeError.of("cannot make an array from None", "data", hint)
-            return array_annotation(dtype, ndim)
-        of_structs = (struct_in(data) if dtype is None else struct_named(dtype)) is not None
-        return super().__new__(cls.structs if of_structs else cls)
+    if not TYPE_CHECKING:  # to which a call makes an array, whatever annotations Python evaluates
+
+        def __new__(
+            cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **others: Any
+        ) -> Any:
+            if data is None and shape is None:
+                if others.get("ptr") is not None:
+                    hint = "write shape=n for the number of elements there"
+                    raise KernelTypeError.of("an array at an address needs a shape", "shape", hint)
+                if dtype is None:
+                    hint = "give it data, or write kl.zeros(10); "
+                    hint += "an annotation names a type: array(dtype=float)"
+                    raise KernelTypeError.of("cannot make an array from None", "data", hint)
+                return array_annotation(dtype, ndim)
+            of_structs = (struct_in(data) if dtype is None else struct_named(dtype)) is not None
+            return super().__new__(cls.structs if of_structs else cls)
 
     @classmethod
     def class_of(cls, dtype: Any) -> Any:

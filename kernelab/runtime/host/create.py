@@ -225,8 +225,7 @@ def from_numpy(
     [0, 1, 2]
     """
     values = arr if isinstance(arr, np.ndarray) else np.asarray(arr)
-    result: array = array(values, dtype, shape, device, requires_grad, copy=False)
-    return result
+    return array(values, dtype, shape, device, requires_grad, copy=False)
 
 
 def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> array:
@@ -283,8 +282,7 @@ def from_other(source: Any, dtype: Any = None) -> array:
             message = f"{a_thing(source)} cannot be shared: {problem}"
             hint = "pass a dense one, in the memory of the CPU or of a CUDA device"
             raise KernelTypeError.of(message, "dlpack", hint) from None
-    shared: array = array(source, dtype, copy=False)
-    return shared
+    return array(source, dtype, copy=False)
 
 
 def _shared(source: Any) -> Any:

@@ -156,8 +156,7 @@ def from_ptr(
     `length` elements of `dtype`, or a `shape`, with `strides` in bytes where they are not contiguous.
     """
     shape = length if shape is None else shape
-    result: array = array(dtype=dtype, shape=shape, device=device, ptr=ptr, strides=strides)
-    return result
+    return array(dtype=dtype, shape=shape, device=device, ptr=ptr, strides=strides)
 
 
 def dtype_from_numpy(numpy_dtype: Any) -> Scalar:

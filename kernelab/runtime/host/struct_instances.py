@@ -420,7 +420,6 @@ def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
     if isinstance(value, np.ndarray):
         elem: Any = wanted.elem
         shared = array(value, elem, device=CPU, copy=False)
-        assert isinstance(shared, array)
         return shared if np.shares_memory(shared.host(), value) or not value.size else None
     return None
 

@@ -214,7 +214,6 @@ class Parameter:
             hint = f"it needs {counted(wanted.ndim + len(components), 'axis')}{axes}"
             raise self.wrong(f"{what} of shape {values.shape}", hint, "shape")
         shared = array(values, wanted.elem, device=CPU, copy=False)
-        assert isinstance(shared, array)
         if shared.size and not np.shares_memory(shared.host(), values):
             raise self.wrong(f"{what} whose components lie apart", "pass a contiguous copy", "shape")
         return shared

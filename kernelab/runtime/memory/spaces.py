@@ -23,7 +23,7 @@ from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, Lau
 from kernelab.runtime.context.conversion import checksum
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.address_ranges import Ranges
-from kernelab.runtime.memory.memory import Allocation, Bytes, spanning
+from kernelab.runtime.memory.memory import Allocation, Bytes, address_of, spanning
 
 OPEN: "dict[str, Space]" = {}
 """The devices in use, by their names."""
@@ -253,8 +253,7 @@ class DeviceAllocation(Allocation):
     @property
     def host_address(self) -> int:
         """The address of the mirror."""
-        address: int = self._image().__array_interface__["data"][0]
-        return address
+        return address_of(self._image())
 
     def image(self) -> Any:
         """The mirror as a buffer, whatever it holds."""

@@ -148,7 +148,6 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         """The elements in an array of their own; a tape differentiates through it."""
         copy = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=self.requires_grad)
         self._move("gather", copy)
-        assert isinstance(copy, array)
         return copy
 
     def __getitem__(self, key: Any) -> Any:
@@ -216,8 +215,7 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
-        values: list[Any] = array(self.numpy(), self.dtype, self.shape, CPU).list()
-        return values
+        return array(self.numpy(), self.dtype, self.shape, CPU).list()
 
     def to(self, device: Device | str | None) -> "indexedarray":
         """These elements on a device: itself where it is there already."""
@@ -256,8 +254,7 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         picked = self.indices[axis]
         if picked is not None:
             return picked
-        row: array = array(np.arange(self.shape[axis], dtype=np.int32), device=self.device)
-        return row
+        return array(np.arange(self.shape[axis], dtype=np.int32), device=self.device)
 
     def _places(self) -> tuple[Any, ...]:
         rows = [readable(self._row(axis)) for axis in range(self.ndim)]

@@ -164,7 +164,7 @@ def matmul(left: Any, right: Any) -> Any:
     traced = (a.requires_grad or b.requires_grad) and a.dtype.is_float
     batch = tuple(n if m == 1 else m for m, n in pairs)
     whole = *batch, rows.shape[-2], columns.shape[-1]
-    out: array = array(shape=whole, dtype=a.dtype, device=place, requires_grad=traced)
+    out = array(shape=whole, dtype=a.dtype, device=place, requires_grad=traced)
     if out.size:
         run(_compiled(_MATMUL, rows.type), out.shape, [rows, columns, out])
     shape = batch + a.shape[-2:-1] * (a.ndim > 1) + b.shape[-1:] * (b.ndim > 1)
@@ -182,7 +182,7 @@ def _batched(rank: int) -> dict[str, str]:
 @hooks.convert.provide
 def convert(values: array, dtype: Any) -> array:
     """A copy with another dtype; a tape differentiates through it between floats."""
-    result: array = array(shape=values.shape, dtype=dtype, device=values.device)
+    result = array(shape=values.shape, dtype=dtype, device=values.device)
     result.requires_grad = values.requires_grad and scalar_of(result.dtype).is_float
     array_cast(values, result)
     return result
@@ -315,8 +315,7 @@ def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool
         require_array(out, "out is")
     if out is None:
         wanted = traced and scalar_of(elem).is_float
-        result: array = array(shape=shape, dtype=elem, device=place, requires_grad=wanted)
-        return result
+        return array(shape=shape, dtype=elem, device=place, requires_grad=wanted)
     if out.dtype != elem or out.shape != shape:
         message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
         raise KernelTypeError.of(message, "out", f"make it with kl.zeros({shape}, dtype=kl.{elem})")

@@ -119,7 +119,7 @@ def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray
     keys = keys[part]
     if not keys.size:
         return
-    places: array = array(shape=keys.shape, dtype=int32, device=keys.device)
+    places = array(shape=keys.shape, dtype=int32, device=keys.device)
     dtype = scalar_of(keys.dtype).dtype  # a check may hold keys in float64
     tabulate(places, [keys], lambda values: order(_ordered_bits(values.astype(dtype))))
     rows = (keys, *leaves_of(values[part]))
