@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from kernelab import hooks
-from kernelab.frontend import UserFunction as Function
+from kernelab.frontend.definitions.functions import UserFunction as Function
 from kernelab.guidance.missing_names import missing
 from kernelab.host.making import BARE, CONSTANTS
 from kernelab.runtime.host import host_words

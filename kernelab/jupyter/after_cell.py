@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelError, Source, Span
-from kernelab.frontend import UserFunction
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.name_lookup import OF_STRUCTS, language
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.decorators import Function

@@ -20,7 +20,7 @@ from kernelab.builtins.language_words import ways_of
 from kernelab.builtins.table import signature
 from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError, Source
-from kernelab.frontend import UserFunction
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
 from kernelab.frontend.meaning.name_lookup import PREFIXES, SYMBOLS, language, meaning_of
 from kernelab.frontend.meaning.trial import trial

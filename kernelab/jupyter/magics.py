@@ -30,8 +30,8 @@ from IPython.display import display
 from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.backend.common.tiered import LULL, Pending
 from kernelab.errors import Diagnostic, Source, Span
-from kernelab.frontend import UserFunction
 from kernelab.frontend.definitions.definitions import CHECKS
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules

@@ -28,7 +28,9 @@ from kernelab.codegen.listing.listing import listing
 from kernelab.data_classes import dataclass
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic, KernelError, Source, Span, counted
-from kernelab.frontend import Definition, KernelDefinition, Lowered, UserFunction, lower_source
+from kernelab.frontend.definitions.cell import Definition, Lowered, lower_source
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernels import KernelDefinition
 from kernelab.frontend.meaning.name_lookup import SYMBOLS
 from kernelab.frontend.meaning.trial import NOT_RUN, trial
 from kernelab.jupyter.magics import KernelMagics, parsed, uncalled, without_effect

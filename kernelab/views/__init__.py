@@ -12,7 +12,7 @@ from kernelab.autodiff.inspect.thread_graph import ThreadGraph
 from kernelab.autodiff.tape.measures import Norms, Profile
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.codegen.listing.listing import Derivation
-from kernelab.frontend import UserFunction
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.lang.ir import Function
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.runtime.array.array import array

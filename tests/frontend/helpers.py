@@ -6,7 +6,8 @@ import numpy as np
 
 from kernelab.backend.cpu import interpreter
 from kernelab.errors import Diagnostic, Source
-from kernelab.frontend import KernelDefinition, Lowered, lower_source
+from kernelab.frontend.definitions.cell import Lowered, lower_source
+from kernelab.frontend.definitions.kernels import KernelDefinition
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernelab.frontend import KernelDefinition
+from kernelab.frontend.definitions.kernels import KernelDefinition
 from tests.frontend.helpers import cell, error, errors, kernel
 
 GOOD = "def kernel(x: array[float]):\n    x[0] = 1.0\n"

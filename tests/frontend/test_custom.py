@@ -5,7 +5,8 @@ import pytest
 
 from kernelab.backend.cpu.interpreter import evaluate
 from kernelab.errors import Diagnostic
-from kernelab.frontend import KernelDefinition, UserFunction
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernels import KernelDefinition
 from kernelab.lang.ir import Call, CustomRules, walk
 from kernelab.lang.verify import verify
 from kernelab.passes.common.copying import inline

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from kernelab.errors import KernelTypeError
-from kernelab.frontend import GenericKernel, KernelDefinition, UserFunction
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
 from kernelab.lang.ir import Call, Function, walk
 from kernelab.lang.types import Array, Vec, float64
 from tests.frontend.helpers import cell, error, errors, kernel, ran

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernelab.errors import KernelError, Source
-from kernelab.frontend import lower_source
+from kernelab.frontend.definitions.cell import lower_source
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import compile_source
 from kernelab.views.kernel.kernel_facts import view

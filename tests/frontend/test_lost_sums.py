@@ -4,7 +4,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cpu.cpu_backend import OFTEN
-from kernelab.frontend import KernelDefinition
+from kernelab.frontend.definitions.kernels import KernelDefinition
 from tests.frontend.helpers import cell
 
 ADDED = "e[0] = e[0] - x[i]"

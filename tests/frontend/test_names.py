@@ -8,7 +8,8 @@ import pytest
 
 from kernelab.builtins import scalar
 from kernelab.errors import Source
-from kernelab.frontend import UserFunction, lower_source
+from kernelab.frontend.definitions.cell import lower_source
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.lang.ir import Const, Store
 from kernelab.lang.types import named_types
 from tests.frontend.helpers import cell, error, function, kernel

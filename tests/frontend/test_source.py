@@ -8,7 +8,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelSyntaxError, Source
-from kernelab.frontend import lower_tree, source_of
+from kernelab.frontend.definitions.cell import lower_tree
+from kernelab.frontend.meaning.source import source_of
 from kernelab.lang.ir import Function, Stmt, walk
 from tests.frontend.helpers import function
 

@@ -13,7 +13,7 @@ from kernelab.backend.cuda.nvrtc import compile_to_ptx
 from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import layout_of
-from kernelab.frontend import StructDefinition
+from kernelab.frontend.meaning.annotations import StructDefinition
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.ad.jvp import jvp

@@ -9,7 +9,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import Diagnostic
-from kernelab.frontend import lower_source
+from kernelab.frontend.definitions.cell import lower_source
 from kernelab.jupyter.channel import ANSWERS, reply
 from kernelab.jupyter.inspection import hover
 from kernelab.jupyter.typed_kernels import FORMS, CellText, check, checked, forms, marks

@@ -14,7 +14,7 @@ from numpy.lib.recfunctions import require_fields
 
 import kernelab as kl
 from kernelab.errors import KernelError, KernelTypeError, LaunchError
-from kernelab.frontend import annotations_of
+from kernelab.frontend.meaning.source import annotations_of
 
 TEXT = """
 class Spring:

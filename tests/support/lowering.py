@@ -4,7 +4,8 @@ from functools import lru_cache
 from typing import Any
 
 from kernelab.errors import Source
-from kernelab.frontend import KernelDefinition, lower_source
+from kernelab.frontend.definitions.cell import lower_source
+from kernelab.frontend.definitions.kernels import KernelDefinition
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
 from kernelab.passes.ad.jvp import expand_gradients

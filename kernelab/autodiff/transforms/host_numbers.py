@@ -12,7 +12,7 @@ from kernelab.autodiff.transforms.levels import BASE, current
 from kernelab.autodiff.transforms.transforms import Flattened, with_flat_structs
 from kernelab.autodiff.transforms.trees import is_whole, mapped, positions, rebuilt, scalar_shape, shaped
 from kernelab.data_classes import dataclass
-from kernelab.frontend import UserFunction
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.host.values import HostValue, type_of
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, float32, is_differentiable

@@ -11,8 +11,7 @@ import numpy as np
 
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError, Span, counted, near
-from kernelab.frontend import GenericKernel, KernelDefinition
-from kernelab.frontend.definitions.kernels import Formal
+from kernelab.frontend.definitions.kernels import Formal, GenericKernel, KernelDefinition
 from kernelab.host.traced import Origins, untraced
 from kernelab.host.values import refuse_mask
 from kernelab.lang.ir import Var

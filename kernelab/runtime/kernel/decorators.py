@@ -15,17 +15,12 @@ from typing import Any
 from kernelab import hooks
 from kernelab.data_classes.turns import Turn, cached_property
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.frontend import (
-    Constant,
-    GenericKernel,
-    Overloads,
-    UserFunction,
-    annotations_of,
-    attach,
-    rule_from,
-    struct_of,
-)
-from kernelab.frontend.meaning.source import keep_text
+from kernelab.frontend.definitions.custom_derivatives import attach, rule_from
+from kernelab.frontend.definitions.functions import Overloads, UserFunction
+from kernelab.frontend.definitions.kernels import GenericKernel
+from kernelab.frontend.meaning.annotations import struct_of
+from kernelab.frontend.meaning.name_lookup import Constant
+from kernelab.frontend.meaning.source import annotations_of, keep_text
 from kernelab.frontend.meaning.trial import no_trial
 from kernelab.guidance.missing_names import FunctionHints
 from kernelab.host.single import Single

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from kernelab import hooks
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import KernelError, KernelTypeError, LaunchError, Source, Span, label_of, near
-from kernelab.frontend import Constant, GenericKernel, KernelDefinition
+from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
+from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.hooks import Displayed
 from kernelab.host.traced import origins
 from kernelab.lang.ir import Custom, Function, walk

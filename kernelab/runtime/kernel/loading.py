@@ -17,19 +17,13 @@ import numpy as np
 
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, KernelSyntaxError, KernelValueError, Source
-from kernelab.frontend import (
-    Constant,
-    Definition,
-    GenericKernel,
-    KernelDefinition,
-    StructDefinition,
-    UserFunction,
-    annotations_of,
-    file_of,
-    lower_tree,
-    source_of,
-)
+from kernelab.frontend.definitions.cell import Definition, lower_tree
 from kernelab.frontend.definitions.definitions import effective_options, unknown_option
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
+from kernelab.frontend.meaning.annotations import StructDefinition
+from kernelab.frontend.meaning.name_lookup import Constant
+from kernelab.frontend.meaning.source import annotations_of, file_of, source_of
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value

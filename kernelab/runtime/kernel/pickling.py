@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import KernelTypeError, KernelValueError
-from kernelab.frontend import Constant, UserFunction, annotations_of
 from kernelab.frontend.definitions.custom_derivatives import Rules
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.meanings import (
     BuiltinRef,
     FunctionRef,
@@ -32,8 +32,8 @@ from kernelab.frontend.meaning.meanings import (
     Typed,
     Weak,
 )
-from kernelab.frontend.meaning.name_lookup import LIBRARIES, meaning_of
-from kernelab.frontend.meaning.source import keep_text, source_of
+from kernelab.frontend.meaning.name_lookup import LIBRARIES, Constant, meaning_of
+from kernelab.frontend.meaning.source import annotations_of, keep_text, source_of
 from kernelab.frontend.meaning.syntax_trees import expression_of, module_of, parameters, word
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value

@@ -16,8 +16,8 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from kernelab.errors import KernelSyntaxError
-from kernelab.frontend import source_of
 from kernelab.frontend.meaning.scope import draws, state_of
+from kernelab.frontend.meaning.source import source_of
 from kernelab.host.values import HostValue
 from kernelab.runtime.host.host_words import word
 from kernelab.runtime.host.struct_instances import Instance

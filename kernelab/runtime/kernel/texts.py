@@ -8,15 +8,10 @@ from kernelab import hooks
 from kernelab.backend.common.backends import Entry
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import KernelTypeError, Source
-from kernelab.frontend import (
-    Definition,
-    GenericKernel,
-    KernelDefinition,
-    Lowered,
-    StructDefinition,
-    UserFunction,
-    lower_source,
-)
+from kernelab.frontend.definitions.cell import Definition, Lowered, lower_source
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
+from kernelab.frontend.meaning.annotations import StructDefinition
 from kernelab.frontend.meaning.source import parse
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.garbage import put_off

@@ -20,7 +20,8 @@ import numpy as np
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import config_of
 from kernelab.errors import KernelTypeError, KernelValueError, a_thing, counted
-from kernelab.frontend import UserFunction, result_types
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernels import result_types
 from kernelab.frontend.meaning.meanings import Weak
 from kernelab.lang.structs import AnyType, has_derivative
 from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of

@@ -14,7 +14,8 @@ import numpy as np
 from kernelab import hooks
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import KernelError, KernelTypeError, LaunchError, Related, counted, near
-from kernelab.frontend import UserFunction, one_thread
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.kernels import one_thread
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.meaning.meanings import Argument, BuiltinRef, FunctionRef, Meaning, TupleType, Weak
 from kernelab.frontend.meaning.name_lookup import meaning_of

@@ -21,7 +21,8 @@ import numpy as np
 from kernelab.data_classes import dataclass
 from kernelab.data_classes.turns import Turn
 from kernelab.errors import KernelTypeError, KernelValueError, LaunchError, Source, label_of
-from kernelab.frontend import UserFunction, errors_of, lower_python, lower_source
+from kernelab.frontend.definitions.cell import errors_of, lower_python, lower_source
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.host.traced import follow, origins, untraced
