@@ -13,8 +13,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cpu.cpu_backend import BLOCKS
-from kernelab.runtime.launch.launch import LOG
-from kernelab.runtime.launch.quick import quick_launch
+from kernelab.runtime.launch.launch import quick_launch
 from tests.runtime.test_straight import NUMBERS
 
 TEXT = "".join(
@@ -53,7 +52,7 @@ CASES = [(name, value) for name, values in NUMBERS.items() for value in values i
 def quick(name: str) -> Callable[..., Any]:
     """The native launch of a kernel, which `kl.launch` then takes."""
     kernel = KERNELS[name]
-    kernel.quick = quick_launch(kernel, LOG, waits=True)
+    kernel.quick = quick_launch(kernel, waits=True)
     assert kernel.quick is not None
     return kernel.quick
 
@@ -93,7 +92,7 @@ def told(y: array[float]):
     printf("%f", y[0])
 """)
     for kernel in (KERNELS["takes_uint64"], *more.values()):
-        assert quick_launch(kernel, LOG, waits=True) is None
+        assert quick_launch(kernel, waits=True) is None
 
 
 def test_arrays_that_do_not_fit_or_cannot_be_written_are_left_to_python() -> None:
@@ -205,7 +204,7 @@ def test_settings_and_logs_are_looked_at_in_each_launch(
     monkeypatch.setattr(kl.config, "print_launches", True)
     kl.launch(KERNELS["scale"], 2, [x, 2.0, y])
     assert "launch of scale" in capsys.readouterr().out
-    assert quick_launch(KERNELS["scale"], LOG, waits=True) is None
+    assert quick_launch(KERNELS["scale"], waits=True) is None
     monkeypatch.undo()
     launch = quick("scale")
     assert launch(2, [x, 2.0, y], [], True) is True
@@ -224,7 +223,7 @@ def test_constants_that_have_changed_are_told(monkeypatch: pytest.MonkeyPatch) -
         y[i] = FACTOR * x[i]
 
     x, y = kl.ones(1), kl.zeros(1)
-    launch = quick_launch(by_factor, LOG, waits=True)
+    launch = quick_launch(by_factor, waits=True)
     assert launch is not None and launch(1, [x, y], [], True) is True
     monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3.0)
     assert launch(1, [x, y], [], True) is False

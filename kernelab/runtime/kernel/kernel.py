@@ -129,7 +129,7 @@ class Kernel(KernelHints, Displayed):
     """How many usual launches Python has run."""
 
     quick: Callable[..., Any] | None = None
-    """What launches it without Python, from some launches on (`runtime.launch.quick`)."""
+    """What launches it without Python, from some launches on (`runtime.launch.launch`)."""
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"

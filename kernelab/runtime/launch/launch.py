@@ -6,19 +6,31 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
 from kernelab import hooks
-from kernelab.backend.cpu.cpu_backend import OFTEN
+from kernelab.backend.cpu.cpu_backend import BLOCKS, OFTEN, CpuEntry
+from kernelab.backend.cpu.native_calls import (
+    ARRAY,
+    FLOAT32,
+    FLOAT64,
+    INTEGER,
+    MOST_SLOTS,
+    Kind,
+    Launched,
+    facts,
+)
 from kernelab.backend.cuda.launch_config import BLOCK, LAUNCH_CONFIG, config_of
+from kernelab.codegen.cpp.entry import GRID_SLOTS, slots_of
 from kernelab.data_classes import replace
 from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
-from kernelab.lang.types import Array, is_differentiable
+from kernelab.lang.types import Array, Scalar, is_differentiable
 from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.array.array_attributes import note_origin
 from kernelab.runtime.context.recorder import (
@@ -38,14 +50,15 @@ from kernelab.runtime.kernel.arguments import (
     ordered,
     require_arguments_readable,
 )
+from kernelab.runtime.kernel.dispatch import Placed
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.kernel.signature import flattened_adjoints, structs_in
 from kernelab.runtime.launch.call import Call, bind, require_writable, will_write
 from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.footprint import Grid, grid_of
-from kernelab.runtime.launch.quick import quick_launch
 from kernelab.runtime.memory.device import CPU, Device, get_device
+from kernelab.runtime.memory.spaces import OPEN
 from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_of
 from kernelab.settings import settings
 
@@ -197,7 +210,7 @@ def _count(kernel: Kernel) -> None:
     """Count a usual launch; look, now and then, for what launches the kernel without Python."""
     kernel.launches += 1
     if not kernel.launches % OFTEN:
-        kernel.quick = quick_launch(kernel, LOG)
+        kernel.quick = quick_launch(kernel)
 
 
 def _record(
@@ -348,6 +361,64 @@ def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> N
             message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {actual}"
             hint = f'a launch runs where its arrays are: leave device= away, or pass {name}.to("{place}")'
             raise LaunchError.of(message, "device", hint, kernel.span)
+
+
+# ---------------------------------------------------------------------------------- launches without Python
+
+
+def quick_launch(kernel: Kernel, *, waits: bool = False) -> Callable[..., Any] | None:
+    """Native code of grid, inputs, outputs and `record_tape`; None where there is none, or none yet.
+
+    It does for usual arguments what `run` says in Python: returns True where it has launched the kernel, the
+    packed arguments where it has checked them for a recorder, and False, with nothing done, where there is
+    more to do.  With `waits` it is built now.
+    """
+    plan, chosen, entry = kernel.plan, settings(), kernel.program.entry
+    on_cpu = entry.on_cpu() if isinstance(entry, Placed) else None
+    has_more = plan.formals or plan.late_sums or plan.lost_sums or plan.check or OPEN
+    if has_more or chosen.print_launches or chosen.check_races or chosen.check:
+        return None
+    kinds = [_kind(kernel, i) for i in range(len(plan.types))]
+    slots = GRID_SLOTS + sum(map(slots_of, plan.types))
+    native = on_cpu.native(waits=waits) if isinstance(on_cpu, CpuEntry) else None
+    if native is None or None in kinds or slots > MOST_SLOTS:
+        return None
+    assert isinstance(on_cpu, CpuEntry)
+    known = [kind for kind in kinds if kind is not None]
+    launched = Launched(
+        facts(*on_cpu.start, plan.coordinates, kernel.program.totals, known),
+        BLOCKS,
+        on_cpu.ended,
+        plan.types,
+        kernel.name,
+        array,
+        settings,
+        chosen,
+        LOG.isEnabledFor,
+        logging.DEBUG,
+        ENTERED,
+        OPEN,
+        plan.constants,
+        RECORDER.get,
+        partial(caller, 1),  # behind it, `launch`
+    )
+    return native.launching(launched)
+
+
+def _kind(kernel: Kernel, position: int) -> Kind | None:
+    """What native code knows of a parameter; None for one that it does not pack."""
+    plan = kernel.plan
+    wanted, quick = plan.types[position], plan.quick[position]
+    if isinstance(wanted, Array):
+        return ARRAY, position in plan.written, position in plan.read
+    if not isinstance(wanted, Scalar) or quick is None or wanted.name == "uint64":
+        return None
+    if wanted.is_float:
+        return (FLOAT32 if wanted.bits == 32 else FLOAT64), 0, 0
+    return INTEGER | wanted.bits // 8 << 4, int(quick.low), int(quick.high)
+
+
+# ------------------------------------------------------------------------------------------------------ races
 
 
 @explains_bad_calls()
