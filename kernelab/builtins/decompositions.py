@@ -81,7 +81,6 @@ def _rotation(m: Any, low: Any, high: Any, between: Any) -> tuple[Any, Any]:
 
 
 def _turned(cosine: Any, sine: Any, a: Sequence[Any], b: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Two vectors turned in their plane."""
     first = [cosine * x - sine * y for x, y in zip(a, b, strict=True)]
     second = [sine * x + cosine * y for x, y in zip(a, b, strict=True)]
     return first, second

@@ -197,7 +197,6 @@ AXES = ((0.0, 0.0), (1.0, 1.0), (2.0, 2.0))
 
 
 def _pick(m: Any, items: Sequence[Any], axis: Any) -> Any:
-    """The item at an axis."""
     return m.where(m.equal(axis, 0), items[0], m.where(m.equal(axis, 1), items[1], items[2]))
 
 

@@ -201,7 +201,6 @@ def crossed(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
 
 
 def _inner(a: Expr, b: Expr) -> Expr:
-    """The inner product of two vectors or two matrices."""
     return a.apply("ddot" if isinstance(a.type, Mat) else "dot", b)
 
 

@@ -92,18 +92,25 @@ def leaves(type: AnyType, name: str) -> Iterator[Leaf]:
             yield Leaf(name, type)
 
 
-def empty_inside(struct: Struct) -> Struct | None:
-    """The first struct without fields in one, which may be itself."""
+def unfit_for_arrays(struct: Struct) -> tuple[str, str] | None:
+    """Why an array cannot hold structs, and what to do instead; None where it can."""
+    empty = _empty_inside(struct)
+    if empty is not None:
+        message = f"an array cannot hold {struct}: {empty} has no fields"
+        return message, f"give {empty} a field, or pass an array of numbers"
+    names = (leaf.name for leaf in leaves(struct, "") if isinstance(leaf.type, Array))
+    inside = next((name.removeprefix(".") for name in names), None)
+    if inside is None:
+        return None
+    hint = "keep the structs in a Python list, or pass the field's array as an argument of its own"
+    return f"an array cannot hold {struct}: its field {inside} is an array", hint
+
+
+def _empty_inside(struct: Struct) -> Struct | None:
     if not struct.fields:
         return struct
-    inner = (empty_inside(entry.type) for entry in struct.fields if isinstance(entry.type, Struct))
+    inner = (_empty_inside(entry.type) for entry in struct.fields if isinstance(entry.type, Struct))
     return next((empty for empty in inner if empty is not None), None)
-
-
-def array_inside(struct: Struct) -> str | None:
-    """The name of a field, or of a field's field, that is an array; None if there is none."""
-    names = (leaf.name for leaf in leaves(struct, "") if isinstance(leaf.type, Array))
-    return next((name.removeprefix(".") for name in names), None)
 
 
 @functools.cache

@@ -63,6 +63,11 @@ class Scalar:
     def is_int(self) -> bool:
         return self.kind in ("int", "uint")
 
+    def holds(self, number: float) -> bool:
+        """Whether a type of ints has a number."""
+        limits = np.iinfo(self.dtype)
+        return int(limits.min) <= number <= int(limits.max)
+
     def __str__(self) -> str:
         return self.name
 

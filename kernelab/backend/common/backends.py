@@ -283,7 +283,6 @@ def outgrown_error(name: str, site: Site, thread: str) -> KernelMemoryError:
 
 
 def _amount(nbytes: int) -> str:
-    """A number of bytes as a reader wants it."""
     if nbytes < 10_000:
         return f"{nbytes} bytes"
     power = 3 if nbytes >= 10**9 else 2 if nbytes >= 10**6 else 1

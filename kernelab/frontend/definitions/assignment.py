@@ -8,6 +8,7 @@ after the right side.
 import ast
 from collections.abc import Callable, Sequence
 
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.loops import unpacked
 from kernelab.frontend.expressions import places, struct_values
@@ -75,7 +76,7 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
         case ast.Subscript() if (row := row_target(frame, target, value)) is not None:
-            _each(frame, row, value, target, source, frame.builder.store)
+            Row(frame, row, value, target, source).write(frame.builder.store)
         case ast.Subscript() | ast.Attribute():
             place = struct_values.place(frame, target)
             places.store(frame, place, struct_values.require(frame, value, place.type, source, _holds(place)))
@@ -103,7 +104,6 @@ def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
 
 
 def _replaced(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
-    """The same target with another expression inside."""
     match target:
         case _ if target is old:
             return new
@@ -178,19 +178,19 @@ def _refuse_array(frame: Frame, stmt: ast.AugAssign, target: ast.Name) -> None:
 
 def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> bool:
     """Change a row or slice of an array at once, where that is what stands there."""
-    row = row_target(frame, target, None)
-    if row is None:
+    into = row_target(frame, target, None)
+    if into is None:
         return False
-    value = frame.value(stmt.value)
-    if row.var not in frame.locals and isinstance(stmt.op, ast.Add | ast.Sub):
-        add_row(frame, row, value, isinstance(stmt.op, ast.Sub), target, stmt.value)
+    row = Row(frame, into, frame.value(stmt.value), target, stmt.value)
+    if into.var not in frame.locals and isinstance(stmt.op, ast.Add | ast.Sub):
+        row.add(isinstance(stmt.op, ast.Sub))
         return True
 
     def combine(before: Typed, by: Meaning) -> Meaning:
         right = as_number(frame, by, stmt.value)
         return binary(frame, stmt.op, before, right, _whole(stmt), (target, stmt.value))
 
-    change_row(frame, row, value, combine, target, stmt.value)
+    row.change(combine)
     return True
 
 
@@ -336,111 +336,96 @@ def _row_variable(frame: Frame, root: ast.expr) -> Meaning | None:
     return variable if isinstance(variable, TupleOf) else None
 
 
-def add_row(
-    frame: Frame, into: ArrayRef, value: Meaning, negate: bool, node: ast.expr, source: ast.expr
-) -> None:
-    """Add to every element, or subtract, atomically."""
-
-    def accumulate(array: Var, at: Sequence[Atom], new: Atom) -> None:
-        frame.builder.atomic_add(array, at, frame.builder.apply("neg", new) if negate else new)
-
-    _each(frame, into, value, node, source, accumulate)
-
-
-def change_row(
-    frame: Frame, into: ArrayRef, value: Meaning, combine: Combine, node: ast.expr, source: ast.expr
-) -> None:
-    """Give every element what an operator makes of it and of a number, or of what stands there in a row."""
-    extents = _extents(frame, into)
-    take = _elements(frame, into, value, extents, source)
-
-    def body(indices: list[Atom]) -> None:
-        where = array_views.at(frame, into, indices, node)
-        before = Typed(frame.builder.load(where.var, where.indices))
-        changed = combine(before, value if take is None else Typed(take(indices)))
-        frame.builder.store(
-            where.var, where.indices, convert(frame, changed, into.elem, source, _row_holds(into))
-        )
-
-    _loops(frame, extents, [], body)
-
-
 Write = Callable[[Var, Sequence[Atom], Atom], object]
 Take = Callable[[list[Atom]], Atom]
 """The value for the element at some indices."""
 
 
-def _each(
-    frame: Frame, into: ArrayRef, value: Meaning, node: ast.expr, source: ast.expr, write: Write
-) -> None:
-    """Write a number into every element, an array of the same shape, or the components of a vector."""
-    extents = _extents(frame, into)
-    take = _row_elements(frame, into, value, extents, source)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row or slice of an array, written as `node`, and the value that it gets, written as `source`."""
 
-    def body(indices: list[Atom]) -> None:
-        where = array_views.at(frame, into, indices, node)
-        write(where.var, where.indices, take(indices))
+    frame: Frame
+    into: ArrayRef
+    value: Meaning
+    node: ast.expr
+    source: ast.expr
 
-    _loops(frame, extents, [], body)
+    def write(self, write: Write) -> None:
+        """Write a number into every element, an array of the same shape, or the components of a vector."""
+        extents = self._extents()
+        take = self._elements(extents) or self._everywhere()
 
+        def body(indices: list[Atom]) -> None:
+            where = array_views.at(self.frame, self.into, indices, self.node)
+            write(where.var, where.indices, take(indices))
 
-def _extents(frame: Frame, into: ArrayRef) -> list[Atom]:
-    return [array_views.shape(frame, into, axis).atom for axis in range(into.ndim)]
+        _loops(self.frame, extents, [], body)
 
+    def add(self, negate: bool) -> None:
+        """Add to every element, or subtract, atomically."""
+        b = self.frame.builder
+        self.write(lambda array, at, new: b.atomic_add(array, at, b.apply("neg", new) if negate else new))
 
-def _row_holds(into: ArrayRef) -> str:
-    return f"{into.var.hint} holds"
+    def change(self, combine: Combine) -> None:
+        """Give every element what an operator makes of it and of a number, or of its counterpart in a row."""
+        b, extents = self.frame.builder, self._extents()
+        take = self._elements(extents)
 
+        def body(indices: list[Atom]) -> None:
+            where = array_views.at(self.frame, self.into, indices, self.node)
+            before = Typed(b.load(where.var, where.indices))
+            changed = combine(before, self.value if take is None else Typed(take(indices)))
+            b.store(where.var, where.indices, self._converted(changed))
 
-def _row_elements(
-    frame: Frame, into: ArrayRef, value: Meaning, extents: Sequence[Atom], source: ast.expr
-) -> Take:
-    take = _elements(frame, into, value, extents, source)
-    if take is not None:
-        return take
-    atom = convert(frame, value, into.elem, source, _row_holds(into))
-    return lambda _: atom
+        _loops(self.frame, extents, [], body)
 
+    def _extents(self) -> list[Atom]:
+        return [array_views.shape(self.frame, self.into, axis).atom for axis in range(self.into.ndim)]
 
-def _elements(
-    frame: Frame, into: ArrayRef, value: Meaning, extents: Sequence[Atom], source: ast.expr
-) -> Take | None:
-    """The elements of an array or the components of a vector; None for what goes into every element."""
-    if isinstance(value, ArrayRef):
-        return _of_array(frame, into, value, extents, source)
-    if isinstance(value, Typed) and isinstance(value.type, Vec) and value.type.scalar == into.elem:
+    def _converted(self, value: Meaning) -> Atom:
+        return convert(self.frame, value, self.into.elem, self.source, f"{self.into.var.hint} holds")
+
+    def _everywhere(self) -> Take:
+        atom = self._converted(self.value)
+        return lambda _: atom
+
+    def _elements(self, extents: Sequence[Atom]) -> Take | None:
+        """The elements of an array or the components of a vector; None for what goes into every element."""
+        value, into = self.value, self.into
+        if isinstance(value, ArrayRef):
+            return self._of_array(value, extents)
+        if not isinstance(value, Typed) or not isinstance(value.type, Vec) or value.type.scalar != into.elem:
+            return None
         if into.ndim != 1:
-            raise frame.error(source, f"{describe(value)} does not fit {describe(into)}")
-        _require(frame, extents[0], integer(value.type.n), source)
-        return lambda indices: frame.builder.apply("extract", value.atom, *indices)
-    return None
+            raise self.frame.error(self.source, f"{describe(value)} does not fit {describe(into)}")
+        self._require(extents[0], integer(value.type.n))
+        return lambda indices: self.frame.builder.apply("extract", value.atom, *indices)
 
+    def _of_array(self, value: ArrayRef, extents: Sequence[Atom]) -> Take:
+        frame, into, source = self.frame, self.into, self.source
+        if value.ndim != into.ndim or value.elem != into.elem:
+            message = f"what is assigned here is {Array(into.elem, into.ndim)}, not {describe(value)}"
+            hint = "both sides have the same number of axes and the same elements"
+            raise frame.error(source, message, hint=hint)
+        # Two rows of an array are the same or have nothing in common; slices may overlap.
+        if value.var is into.var and not (value.is_row and into.is_row):
+            hint = "write a loop, in the order that is meant"
+            raise frame.error(source, f"{into.var.hint} is assigned a part of itself at once", hint=hint)
+        for axis, extent in enumerate(extents):
+            self._require(extent, array_views.shape(frame, value, axis).atom)
 
-def _of_array(
-    frame: Frame, into: ArrayRef, value: ArrayRef, extents: Sequence[Atom], source: ast.expr
-) -> Take:
-    if value.ndim != into.ndim or value.elem != into.elem:
-        wanted = Array(into.elem, into.ndim)
-        hint = "both sides have the same number of axes and the same elements"
-        raise frame.error(source, f"what is assigned here is {wanted}, not {describe(value)}", hint=hint)
-    # Two rows of an array are the same or have nothing in common; slices may overlap.
-    if value.var is into.var and not (value.is_row and into.is_row):
-        hint = "write a loop, in the order that is meant"
-        raise frame.error(source, f"{into.var.hint} is assigned a part of itself at once", hint=hint)
-    for axis, extent in enumerate(extents):
-        _require(frame, extent, array_views.shape(frame, value, axis).atom, source)
+        def take(indices: list[Atom]) -> Atom:
+            where = array_views.at(frame, value, indices, source)
+            return frame.builder.load(where.var, where.indices)
 
-    def take(indices: list[Atom]) -> Atom:
-        where = array_views.at(frame, value, indices, source)
-        return frame.builder.load(where.var, where.indices)
+        return take
 
-    return take
-
-
-def _require(frame: Frame, extent: Atom, length: Atom, source: ast.expr) -> None:
-    with frame.builder.at(frame.places(source)):
-        same = frame.builder.apply("eq", extent, length)
-        frame.builder.check(same, "assertion", "what is assigned has another length than what it goes into")
+    def _require(self, extent: Atom, length: Atom) -> None:
+        b = self.frame.builder
+        with b.at(self.frame.places(self.source)):
+            same = b.apply("eq", extent, length)
+            b.check(same, "assertion", "what is assigned has another length than what it goes into")
 
 
 def _loops(

@@ -383,7 +383,6 @@ class _Cell:
 
 
 def _bound(stmt: ast.stmt) -> list[str]:
-    """The names that an import or an assignment binds."""
     match stmt:
         case ast.Import(names=imported) | ast.ImportFrom(names=imported):
             return [alias.asname or alias.name.partition(".")[0] for alias in imported]

@@ -143,18 +143,14 @@ class UserFunction(FunctionHints, Single, Displayed):
         errors, parameters, defaults = [], [], self.template.defaults
         for argument in self.template.arguments:
             try:
-                parameters.append(self._parameter(argument, defaults.get(argument.arg)))
+                type = _stated(self.template, argument.annotation)
+                default = self._default(defaults[argument.arg]) if argument.arg in defaults else None
+                parameters.append(Parameter(argument.arg, type, default, self.template.places(argument)))
             except Mistake as mistake:
                 errors.append(mistake.diagnostic)
         if errors:
             raise BrokenCall(tuple(errors))
         return tuple(parameters)
-
-    def _parameter(self, argument: ast.arg, default: ast.expr | None) -> Parameter:
-        template = self.template
-        type = _stated(template, argument.annotation)
-        value = None if default is None else self._default(default)
-        return Parameter(argument.arg, type, value, template.places(argument))
 
     def default_values(self) -> dict[str, Any]:
         """The values of the defaults, by parameter."""

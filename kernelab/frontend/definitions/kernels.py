@@ -81,9 +81,7 @@ class KernelDefinition:
         """The names of the parameters, in order."""
         return tuple(formal.name for formal in self.signature)
 
-    @property
-    def __kernelab_kernel__(self) -> "KernelDefinition":
-        return self
+    __kernelab_kernel__ = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +234,6 @@ def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
 
 
 def _likely_type(node: ast.FunctionDef, name: str) -> str:
-    """The likely type of an argument, from its uses in the body."""
     ndim = 0
     for part in nodes(node):
         match part:
@@ -264,12 +261,11 @@ class GenericKernel:
         self.names = tuple(argument.arg for argument in template.arguments)
         self.options: dict[str, Any] = dict(template.options)
         self.open = tuple(is_open(template, argument) for argument in template.arguments)
-        self.arrays = tuple(self.open[n] and is_array(a) for n, a in enumerate(template.arguments))
+        pairs = zip(template.arguments, self.open, strict=True)
+        self.arrays = tuple(is_open and _rank(argument) is not None for argument, is_open in pairs)
         self._instances: dict[tuple[AnyType | None, ...], KernelDefinition] = {}
 
-    @property
-    def __kernelab_kernel__(self) -> "GenericKernel":
-        return self
+    __kernelab_kernel__ = True
 
     def __repr__(self) -> str:
         return f"<generic kernel {self.name}({', '.join(self.names)})>"
@@ -303,8 +299,7 @@ class GenericKernel:
         return replace(outcome.kernel, options=self.options)
 
     def _refuse_rank(self, argument: ast.arg, type: AnyType) -> None:
-        assert argument.annotation is not None
-        wanted = open_ndim(argument.annotation)
+        wanted = _rank(argument)
         ndim = type.ndim if isinstance(type, Array | StructArray) else 0
         if wanted is not None and wanted != ndim:
             expected = f"an array of {counted(wanted, 'dimension')}"
@@ -317,9 +312,10 @@ def is_open(template: Template, argument: ast.arg) -> bool:
     return argument.annotation is not None and template.is_open(argument.annotation)
 
 
-def is_array(argument: ast.arg) -> bool:
-    """Whether a parameter whose type is left to the launch is an array, such as ``array[Any]``."""
-    return argument.annotation is not None and open_ndim(argument.annotation) is not None
+def _rank(argument: ast.arg) -> int | None:
+    """The dimensions of a parameter whose type is left to the launch; None unless it is an array."""
+    assert argument.annotation is not None
+    return open_ndim(argument.annotation)
 
 
 def is_generic(template: Template) -> bool:

@@ -32,7 +32,7 @@ from kernelab.frontend.meaning.source import Places, annotations_of
 from kernelab.frontend.meaning.syntax_trees import expression_of, nodes, word
 from kernelab.frontend.meaning.trial import NOT_RUN
 from kernelab.lang.rounding import rounded, widened
-from kernelab.lang.structs import AnyType, Field, Struct, StructArray, array_inside, empty_inside
+from kernelab.lang.structs import AnyType, Field, Struct, StructArray, unfit_for_arrays
 from kernelab.lang.types import (
     LARGEST,
     Array,
@@ -243,14 +243,9 @@ def _array(scope: Scope, places: Places, node: ast.expr, elem: ast.expr, ndim: i
     if not 1 <= ndim <= 4:
         raise _mistake(places, node, f"an array has 1 to 4 dimensions, not {ndim}")
     if isinstance(type, Struct):
-        empty = empty_inside(type)
-        if empty is not None:
-            message = f"an array cannot hold {type}: {empty} has no fields"
-            raise _mistake(places, elem, message, f"give {empty} a field, or pass an array of numbers")
-        inside = array_inside(type)
-        if inside is not None:
-            hint = "pass the field's array as an argument of its own"
-            raise _mistake(places, elem, f"an array cannot hold {type}: its field {inside} is an array", hint)
+        unfit = unfit_for_arrays(type)
+        if unfit is not None:
+            raise _mistake(places, elem, *unfit)
         return StructArray(type, ndim)
     return Array(type, ndim)
 

@@ -98,7 +98,6 @@ def enter(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.ex
 
 
 def _too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Mistake:
-    """The mistake of more indices than an array has dimensions."""
     outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
     hint = f"write «{array.var.hint}[{outer}]»"
     if len(group) <= 4:

@@ -81,9 +81,9 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
         raise frame.error(
             node, f"{number} cannot stand for {scalar}", hint=f"write «int({number})» to cut it off"
         )
-    if scalar.is_int and not _fits(int(number), scalar):
+    if scalar.is_int and not scalar.holds(int(number)):
         hint = f"write «{scalar}({_wrapped(int(number), scalar)})» for its low bits"
-        if scalar == int32 and _fits(int(number), int64):
+        if scalar == int32 and int64.holds(int(number)):
             hint = f"write «int64({number})»"
         raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
     if scalar.is_float and abs(number) != math.inf and abs(number) > float(largest(scalar.dtype)):
@@ -100,11 +100,6 @@ def _wrapped(number: int, scalar: Scalar) -> int:
 def _said(number: float) -> str:
     is_long = isinstance(number, int) and number.bit_length() > 128
     return f"an int of {int(number).bit_length()} bits" if is_long else str(number)
-
-
-def _fits(number: int, scalar: Scalar) -> bool:
-    info = np.iinfo(scalar.dtype)
-    return int(info.min) <= number <= int(info.max)
 
 
 def materialise(frame: Frame, value: Weak | Typed, node: Place) -> Atom:

@@ -185,7 +185,6 @@ def _own(stmt: ast.stmt) -> list[ast.AST]:
 
 
 def _reads(stmt: ast.stmt) -> list[ast.Name]:
-    """The names that a statement itself reads."""
     names = [node for part in _own(stmt) for node in nodes(part) if isinstance(node, ast.Name)]
     reads = [node for node in names if isinstance(node.ctx, ast.Load)]
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):

@@ -193,16 +193,16 @@ def refuse_other_text(function: Callable[..., Any]) -> None:
         compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except SyntaxError:
         raise OSError from None
-    if code not in _codes(compiled):
+    if code not in codes_of(compiled):
         raise OSError
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_of(code: CodeType) -> Iterator[CodeType]:
     """The code of a text, and of all that is defined in it."""
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _codes(inner)
+            yield from codes_of(inner)
 
 
 def annotations_of(stated: Any) -> dict[str, Any]:

@@ -105,7 +105,6 @@ def from_interface(data: Any, elem: Any) -> Part:
 
 
 def _space_of(address: int, data: object) -> Space:
-    """The device that an address is of."""
     if not address:
         return _opened(get_device("cuda"))
     places = [get_device(name) for name in OPEN] or get_cuda_devices()
@@ -462,7 +461,6 @@ Layout = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _viewed(shape: tuple[int, ...], strides: tuple[int, ...], old: Value, new: Value) -> Layout:
-    """Shape and strides of the elements read as another type."""
     if itemsize(new) == itemsize(old):
         return shape, strides
     if isinstance(new, Scalar) and isinstance(old, Vec | Mat) and new.bits == old.scalar.bits:

@@ -19,7 +19,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thi
 from kernelab.host.traced import untraced
 from kernelab.host.values import refuse_mask, type_of
 from kernelab.lang.rounding import largest, require, rounded, widened
-from kernelab.lang.structs import Struct, StructArray, array_inside, empty_inside, layout
+from kernelab.lang.structs import Struct, StructArray, layout, unfit_for_arrays
 from kernelab.lang.types import (
     BY_DTYPE,
     LARGEST,
@@ -184,15 +184,9 @@ def array_type(elem: Any, ndim: int) -> Any:
     """The type of arrays of `elem`; one object for each, so that a launch may compare by identity."""
     if not isinstance(elem, Struct):
         return Array(_with_size(elem), ndim)
-    empty = empty_inside(elem)
-    if empty is not None:
-        message = f"an array cannot hold {elem}: {empty} has no fields"
-        raise KernelTypeError.of(message, "dtype", f"give {empty} a field, or pass an array of numbers")
-    inside = array_inside(elem)
-    if inside is not None:
-        message = f"an array cannot hold {elem}: its field {inside} is an array"
-        hint = "keep the structs in a Python list, or pass the field's array as an argument of its own"
-        raise KernelTypeError.of(message, "dtype", hint)
+    unfit = unfit_for_arrays(elem)
+    if unfit is not None:
+        raise KernelTypeError.of(unfit[0], "dtype", unfit[1])
     return StructArray(elem, ndim)
 
 

@@ -432,7 +432,7 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
     kinds: Any = bool if scalar.kind == "bool" else (int, float) if scalar.is_float else int
     if not isinstance(raw, kinds) or (isinstance(raw, bool) and scalar.kind != "bool"):
         raise _wrong(entry, struct, described(value, by_shape=True))
-    if scalar.is_int and not np.iinfo(scalar.dtype).min <= raw <= np.iinfo(scalar.dtype).max:
+    if scalar.is_int and not scalar.holds(raw):
         raise _wrong(entry, struct, f"{raw}, which it cannot hold")
     with np.errstate(over="ignore"):
         try:

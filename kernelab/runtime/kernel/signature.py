@@ -162,11 +162,8 @@ def _elements(arguments: Sequence[Any]) -> Iterator[Value]:
 def inferred(argument: Any, elems: Sequence[Value], is_array: bool = False) -> AnyType | None:
     """The type of an argument beside arrays of `elems`; small ones of NumPy are vectors unless `is_array`."""
     match argument:
-        case array():
-            return argument.type
-        case _ if is_picked(argument):
-            picked: Array = argument.type
-            return picked
+        case _ if isinstance(argument, array) or is_picked(argument):
+            return argument.type  # type: ignore[no-any-return]
         case Instance():
             return argument._struct
         case bool():
@@ -178,8 +175,7 @@ def inferred(argument: Any, elems: Sequence[Value], is_array: bool = False) -> A
         case np.generic() | np.ndarray(ndim=0):
             return scalar_of_dtype(argument.dtype)
         case np.ndarray() if is_array and (scalar := scalar_of_dtype(argument.dtype)) is not None:
-            of_numbers: Array = array_type(scalar, argument.ndim)
-            return of_numbers
+            return Array(scalar, argument.ndim)
         case np.ndarray():
             return _of_numpy(argument, elems)
         case list() | tuple():
@@ -222,8 +218,7 @@ def _of_numpy(values: np.ndarray[Any, Any], elems: Sequence[Value]) -> AnyType |
         case (n, m) if n > 1 and m > 1 and n * m <= LARGEST:
             return Mat(scalar, n, m)
         case shape if 1 <= len(shape) <= 4:
-            type_: Array = array_type(scalar, len(shape))
-            return type_
+            return Array(scalar, len(shape))
         case _:
             return None
 

@@ -187,7 +187,6 @@ def _situation(region: Region, extents: tuple[int, ...], facts: Facts) -> Situat
 
 @functools.lru_cache(_REMEMBERED)
 def _box(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box | None, bool]:
-    """A box, and whether it is the whole array."""
     box = region.box(_situation(region, extents, facts))
     return box, box is not None and covers(box, facts[0])
 

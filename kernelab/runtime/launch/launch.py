@@ -352,7 +352,6 @@ def _keep_given(kernel: Kernel, adjoint: Program, arguments: list[Any], bars: di
 
 
 def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> None:
-    """Raise LaunchError where an argument is not on the device that was asked for."""
     for name, argument in zip(kernel.loaded.names, arguments, strict=False):
         actual = argument.device if isinstance(argument, array) else None
         if isinstance(argument, np.ndarray):

@@ -45,7 +45,6 @@ from kernelab.runtime.ops.operands import (
     declared,
     function_of,
     goes_through,
-    holds,
     is_operand,
     made_once,
     mistakes_raised,
@@ -299,7 +298,7 @@ def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list
         return function_of(symbol, f"def power(a):\n    return a ** {exponent}"), inputs[:1]
     if symbol == "**" and isinstance(exponent, int | float):
         # A power whose type no array decides: an int stays one, so that x ** 20 is defined for x < 0.
-        inputs[1] = int32(exponent) if isinstance(exponent, int) and holds(int32, exponent) else inputs[1]
+        inputs[1] = int32(exponent) if isinstance(exponent, int) and int32.holds(exponent) else inputs[1]
     return function_of(symbol, text), inputs
 
 
@@ -307,7 +306,6 @@ def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list
 
 
 def _results(callee: UserFunction, types: tuple[AnyType, ...]) -> tuple[AnyType, ...]:
-    """The types of what a function returns for these types."""
     defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
     with mistakes_raised():
         complete = (*types, *(value for value in defaults if isinstance(value, Weak)))

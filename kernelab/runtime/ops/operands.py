@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dis import get_instructions
 from functools import lru_cache
-from itertools import chain
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from kernelab.frontend.definitions.cell import errors_of, lower_python, lower_so
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.promote import default_scalar
+from kernelab.frontend.meaning.source import codes_of
 from kernelab.host.traced import follow, origins, untraced
 from kernelab.host.values import type_of, value_of
 from kernelab.lang.structs import AnyType, Struct, StructArray
@@ -122,7 +122,8 @@ def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) 
 def _python(func: Callable[..., Any]) -> UserFunction:
     code: Any = func.__code__
     names = {**func.__globals__, **closure(func)}
-    used = {name: names[name] for name in dict.fromkeys(_names_of(code)) if name in names}
+    words = (name for one in codes_of(code) for name in (*one.co_names, *one.co_freevars))
+    used = {name: names[name] for name in dict.fromkeys(words) if name in names}
     key = tuple((name, _same(value, _attributes_in(code))) for name, value in used.items())
     return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
 
@@ -147,20 +148,11 @@ def _lowered(keyed: Keyed) -> UserFunction:
     return lower_python(function, names, label_of(function.__code__.co_filename))
 
 
-def _names_of(code: Any) -> Iterator[str]:
-    yield from code.co_names
-    yield from code.co_freevars
-    for constant in code.co_consts:
-        if inspect.iscode(constant):
-            yield from _names_of(constant)
-
-
 @lru_cache(maxsize=256)
 def _attributes_in(code: CodeType) -> tuple[str, ...]:
     """The words that the text of a function writes behind dots."""
-    inner = [_attributes_in(constant) for constant in code.co_consts if inspect.iscode(constant)]
-    own = [step.argval for step in get_instructions(code) if step.opname in ("LOAD_ATTR", "LOAD_METHOD")]
-    return tuple(dict.fromkeys([*own, *chain(*inner)]))
+    steps = (step for one in codes_of(code) for step in get_instructions(one))
+    return tuple(dict.fromkeys(step.argval for step in steps if step.opname in ("LOAD_ATTR", "LOAD_METHOD")))
 
 
 _DEEPEST = 4
@@ -242,7 +234,7 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     number = untraced(value)
     number = number.item() if hasattr(number, "item") else number
     scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
-    if isinstance(number, int) and scalar.is_int and not holds(scalar, number):
+    if isinstance(number, int) and scalar.is_int and not scalar.holds(number):
         raise KernelValueError.of(f"{number} does not fit {scalar}", "range")
     return follow(scalar(number), value)
 
@@ -253,12 +245,6 @@ def require_place(place: Device | None, values: Sequence[Any], what: str = "map(
         if place is not None and isinstance(value, array) and value.device != place:
             message = f"{what} is to run on {place}, and its array {k} is on {value.device}"
             raise LaunchError.of(message, "device", f'move it: x.to("{place}")')
-
-
-def holds(scalar: Scalar, number: int) -> bool:
-    """Whether a type of ints has a number."""
-    limits = np.iinfo(scalar.dtype)
-    return int(limits.min) <= number <= int(limits.max)
 
 
 def _scalar_for(number: bool | int | float, arrays: Sequence[array]) -> Scalar:

@@ -368,7 +368,6 @@ def _mean_of(elem: Value) -> Value:
 
 
 def _product(elem: Value) -> str:
-    """The inner product of two elements, spelled out."""
     if isinstance(elem, Scalar):
         return "x * y"
     return " + ".join(f"x[{index}] * y[{index}]" for index in component_indices(elem))
