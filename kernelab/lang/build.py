@@ -233,7 +233,8 @@ class OpenBlock:
 
 def _has_nothing(type: Type, args: tuple[ir.Atom, ...]) -> bool:
     """Whether the result or an operand is a vector or matrix without components."""
-    return any(0 in t.shape for t in (type, *[arg.type for arg in args]) if isinstance(t, _SHAPED))
+    types = (type, *[arg.type for arg in args])
+    return any([0 in one.shape for one in types if isinstance(one, _SHAPED)])
 
 
 _SHAPED = (Vec, Mat)
@@ -251,7 +252,7 @@ def _fold(op: Op, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
     if _has_nothing(type, args):
         # A product over nothing is a sum of nothing, too.
         return ir.Const(OF_NOTHING[op.name], type) if isinstance(type, Scalar) else zero(type)
-    if not any(isinstance(arg, ir.Const) for arg in args):
+    if ir.Const not in [arg.__class__ for arg in args]:
         return None
     same = _identity(op.name, args, type)
     if same is not None:

@@ -357,7 +357,7 @@ _CALLED = re.compile(r"\w+(?=[(<])")
 
 def called(helpers: Mapping[str, str], lines: Iterable[str]) -> list[str]:
     """The texts of the helpers that some lines call, and of those that these call, in order."""
-    names = set[str]().union(*map(_CALLED.findall, lines))
+    names = set(_CALLED.findall("\n".join(lines)))
     texts: list[str] = []
     for name, text in reversed([*helpers.items()]):
         if name in names:

@@ -40,6 +40,7 @@ def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
     return tuple(_totals(function))
 
 
+@lru_cache(16)
 def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """The additions that may go to a float64 accumulator of each element, in order: changing elements only.
 
@@ -74,12 +75,13 @@ def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ..
     looked_at = arrays_looked_at(function)
     for stmt, turns in _atomics(function):
         steady = turns
-        while steady and not steady[-1].changing.intersection(stmt.indices):
+        while steady and not steady[-1].changing:
             steady = steady[:-1]
         if steady != turns and _is_sum(stmt, looked_at):
             yield stmt, steady
 
 
+@lru_cache(16)
 def met_by_all(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """The additions to a running total that all threads share: to one element for the whole launch."""
     return tuple(stmt for stmt, turns in _sums(function) if not turns)
@@ -138,20 +140,18 @@ class _Turns:
     counted: tuple[ir.Var, ...]
 
 
-def _atomics(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple[_Turns, ...]]]:
-    """The atomics in order, each with the turns of the launch and of the loops around it.
-
-    These know by then which values change that an index may be.
-    """
+@lru_cache(16)
+def _atomics(function: ir.Function) -> tuple[tuple[ir.Atomic, tuple[_Turns, ...]], ...]:
+    """The atomics in order, each with the turns of the launch and of the loops that change its indices."""
     own = () if function.linear is None else (function.linear,)
-    return _within(function.body, (_Turns({*function.threads, *own}, ()),))
+    return tuple(_within(function.body, (_Turns({*function.threads, *own}, ()),)))
 
 
 def _within(block: ir.Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[ir.Atomic, tuple[_Turns, ...]]]:
     for stmt in block.stmts:
         match stmt:
-            case ir.Atomic():
-                yield stmt, turns
+            case ir.Atomic(indices=indices):
+                yield stmt, tuple(_Turns(turn.changing.intersection(indices), turn.counted) for turn in turns)
             case ir.If(then=then, orelse=orelse):
                 yield from _within(then, turns)
                 yield from _within(orelse, turns)
