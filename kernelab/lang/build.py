@@ -233,8 +233,8 @@ class OpenBlock:
 
 def _has_nothing(type: Type, args: tuple[ir.Atom, ...]) -> bool:
     """Whether the result or an operand is a vector or matrix without components."""
-    types = (type, *[arg.type for arg in args])
-    return any([0 in one.shape for one in types if isinstance(one, _SHAPED)])
+    shaped = [one for one in (type, *[arg.type for arg in args]) if isinstance(one, _SHAPED)]
+    return bool(shaped) and any(0 in one.shape for one in shaped)
 
 
 _SHAPED = (Vec, Mat)
