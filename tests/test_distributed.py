@@ -402,7 +402,7 @@ def on_its_device(values: list[float]) -> list[float]:
 
 def test_each_worker_has_a_device_which_is_its_first(workers: Client) -> None:
     def plug() -> None:
-        spaces.OPEN["cuda:0"] = spaces.Space("cuda:0", SimulatedDriver(1 << 20), watchful=True)
+        spaces.OPEN["cuda:0"] = spaces.Space("cuda:0", SimulatedDriver(1 << 20))
 
     def unplug() -> tuple[int, int]:
         device = spaces.OPEN.pop("cuda:0").driver

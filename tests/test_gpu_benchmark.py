@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.runtime.memory.spaces import OPEN, Space
+from kernelab.runtime.memory.spaces import OPEN
+from tests.support.devices import WatchfulSpace
 from tests.support.simulated import SimulatedDriver
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Any]:
     sys.path.insert(0, str(ROOT / "benchmarks"))
-    OPEN["cuda:0"] = Space("cuda:0", SimulatedDriver(), watchful=True)
+    OPEN["cuda:0"] = WatchfulSpace("cuda:0", SimulatedDriver())
     try:
         import gpu_worker
 

@@ -17,8 +17,9 @@ from kernelab.backend.common.tiered import BETTER, LULL, Worker
 from kernelab.backend.cuda import nvrtc
 from kernelab.backend.cuda.faults import fault
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
-from kernelab.runtime.memory.spaces import OPEN, Space
+from kernelab.runtime.memory.spaces import OPEN
 from kernelab.settings import changed_settings, settings
+from tests.support.devices import WatchfulSpace
 from tests.support.simulated import SimulatedDriver
 
 
@@ -60,7 +61,7 @@ class Hurrying(SimulatedDriver):
 @pytest.fixture
 def driver(empty_cache: Path) -> Iterator[Hurrying]:
     made = Hurrying()
-    OPEN["cuda:0"] = Space("cuda:0", made, watchful=True)
+    OPEN["cuda:0"] = WatchfulSpace("cuda:0", made)
     yield made
     made.go.set()
     BETTER.wait(60)

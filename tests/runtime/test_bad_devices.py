@@ -10,7 +10,8 @@ import kernelab as kl
 from kernelab.backend.cuda import nvrtc
 from kernelab.backend.cuda.faults import LostError, fault
 from kernelab.errors import BuildError, KernelMemoryError, LaunchError
-from kernelab.runtime.memory.spaces import OPEN, Space
+from kernelab.runtime.memory.spaces import OPEN
+from tests.support.devices import WatchfulSpace
 from tests.support.simulated import SimulatedDriver
 
 
@@ -41,7 +42,7 @@ class Failing(SimulatedDriver):
 @pytest.fixture
 def opened(empty_cache: Path) -> Iterator[Any]:
     def open_as(driver: SimulatedDriver) -> SimulatedDriver:
-        OPEN["cuda:0"] = Space("cuda:0", driver, watchful=True)
+        OPEN["cuda:0"] = WatchfulSpace("cuda:0", driver)
         return driver
 
     yield open_as

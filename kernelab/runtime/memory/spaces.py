@@ -20,7 +20,6 @@ from kernelab.backend.cuda.faults import LostError
 from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
-from kernelab.runtime.context.conversion import checksum
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.address_ranges import Ranges
 from kernelab.runtime.memory.memory import Allocation, Bytes, address_of, spanning
@@ -42,15 +41,13 @@ class Capture:
 
 
 class Space:
-    """The memory of a device, and the backend that builds for it.
-
-    `watchful` makes sure, for tests, that nobody writes into a mirror that has been given up.
-    """
+    """The memory of a device, and the backend that builds for it."""
 
     allocated: ClassVar[int] = 0
     """How many allocations there have been, on all devices."""
+    kind: "ClassVar[type[DeviceAllocation]]"
 
-    def __init__(self, name: str, driver: Driver, watchful: bool = False) -> None:
+    def __init__(self, name: str, driver: Driver) -> None:
         self.name = name
         self.driver = driver
         from kernelab.backend.cuda.cuda_backend import CudaBackend  # with the first device
@@ -59,7 +56,6 @@ class Space:
         self.stream_sync = self.backend.stream_sync
         self.capture: Capture | None = None
         """The launches that are being captured; None where they run."""
-        self.watchful = watchful
         self._living: Ranges[DeviceAllocation] = Ranges()
 
     def __repr__(self) -> str:
@@ -117,7 +113,7 @@ class Space:
     def adopt(self, address: int, nbytes: int) -> "DeviceAllocation":
         """The allocation over memory of the driver's, which it gives back at the end."""
         used: set[int] = set()
-        return self._register(DeviceAllocation(self, address, nbytes, _Owned(self, address, used), used))
+        return self._register(self.kind(self, address, nbytes, _Owned(self, address, used), used))
 
     def _register(self, allocation: "DeviceAllocation") -> "DeviceAllocation":
         self._living.add(allocation)
@@ -134,7 +130,7 @@ class Space:
         """
         owners = self._living.owners(low, high) if low < high else []
         if not owners:
-            memory = DeviceAllocation(self, low, high - low, owner, set(), borrowed=True, writable=writable)
+            memory = self.kind(self, low, high - low, owner, set(), borrowed=True, writable=writable)
             memory.partners = frozenset(partners)
             return self._register(memory) if low < high else memory
         memory = owners[0]
@@ -202,7 +198,7 @@ class DeviceAllocation(Allocation):
     are any, the mirror is never trusted for longer than a moment.
     """
 
-    __slots__ = ("_filled", "_mirror", "_newer", "_sum", "partners", "space", "used")
+    __slots__ = ("_filled", "_mirror", "_newer", "partners", "space", "used")
 
     space: Space
 
@@ -223,7 +219,6 @@ class DeviceAllocation(Allocation):
         self.partners: frozenset[Partner] = frozenset()
         self._mirror: Bytes | None = None
         self._newer: Side = "device"
-        self._sum: int | None = None
         self._filled: bytes | None = None
         """What all bytes repeat, where a fill was the last to change them."""
 
@@ -279,13 +274,11 @@ class DeviceAllocation(Allocation):
 
     def flush(self) -> None:
         """Bring to the device what the host has changed."""
-        self._require_untouched()
         if self._newer == "host":
             self._require_no_capture()
             with self.alone():
                 self.space.driver.upload(self.address, self.host_address, self.nbytes)
             self._newer = "both"
-            self._remember()
 
     def _require_no_capture(self) -> None:
         """Raise LaunchError where a captured launch would use what the host has written in the block."""
@@ -302,15 +295,12 @@ class DeviceAllocation(Allocation):
         if self.space.capture is not None:
             self.space.capture.changed[self] = None
         self._newer, self._filled = "device", None
-        self._sum = None
 
     def _fetch(self) -> None:
-        self._require_untouched()
         if self._newer == "device" and self._filled is not None and not self.partners:
             pattern = np.frombuffer(self._filled, f"u{len(self._filled)}")
             self._image()[: self.nbytes].view(pattern.dtype)[...] = pattern
             self._newer = "both"
-            self._remember()
         elif self._newer == "device" or (self.partners and self._newer == "both"):
             if self.nbytes:
                 self.space.require_free("the host looks at an array")
@@ -318,7 +308,6 @@ class DeviceAllocation(Allocation):
                 with self.alone():
                     self.space.driver.download(self.host_address, self.address, self.nbytes)
             self._newer = "both"
-            self._remember()
 
     @contextmanager
     def alone(self, *others: "DeviceAllocation") -> Iterator[None]:
@@ -335,14 +324,6 @@ class DeviceAllocation(Allocation):
         if self._mirror is None:
             self._mirror = np.empty(self.nbytes + 8, np.uint8)
         return self._mirror
-
-    def _remember(self) -> None:
-        self._sum = checksum(self._image()[: self.nbytes]) if self.space.watchful else None
-
-    def _require_untouched(self) -> None:
-        if self._sum is not None and self._newer == "both":
-            message = "memory of a device was written through a view that had been given up"
-            assert self._sum == checksum(self._image()[: self.nbytes]), message
 
     # --------------------------------------------------------------------------------- without the host
 
@@ -370,6 +351,9 @@ class DeviceAllocation(Allocation):
             with self.alone(source):
                 self.space.driver.copy(self.address + start, source.address + at, nbytes)
         self.changed_there()
+
+
+Space.kind = DeviceAllocation
 
 
 def space_of(memory: Allocation) -> Space | None:
