@@ -357,13 +357,8 @@ def chain(system: System, launches: int, kind: str) -> dict[str, Any]:
     recorded = time.perf_counter()
     tape.backward(grads={x: lib.full(16, 1.0, dtype=float)})
     end = time.perf_counter()
-    kept = (_resident() - before) / launches
-    microseconds = 1e6 / launches
-    return {
-        "record": microseconds * (recorded - start),
-        "backward": microseconds * (end - recorded),
-        "memory": kept,
-    }
+    record, backward = (1e6 * seconds / launches for seconds in (recorded - start, end - recorded))
+    return {"record": record, "backward": backward, "memory": (_resident() - before) / launches}
 
 
 def _resident() -> float:
