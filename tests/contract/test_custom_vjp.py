@@ -1,5 +1,6 @@
 """Python functions with a derivative of their own, `custom_vjp`, on tapes and under every transform."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -475,3 +476,16 @@ def test_parameters_with_defaults_keep_them(back: Any) -> None:
     square = kl.func.custom_vjp(lambda a: a.numpy() ** 2, back, check=False)
     found = kl.func.grad(lambda a: square(a).sum())(kl.array([1.0, 2.0, 3.0]))
     assert found.list() == [2.0, 4.0, 6.0]
+
+
+def test_a_check_of_many_inputs_takes_no_more_memory_than_their_jacobian() -> None:
+    n = 200
+    square = kl.func.custom_vjp(lambda a: a.numpy() ** 2, lambda a, w: 2 * a.numpy() * w.numpy())
+    x = kl.ones(n, dtype=kl.float64, requires_grad=True)
+    tracemalloc.start()
+    try:
+        assert kl.autograd.gradcheck(lambda x: square(x).sum(), inputs=[x], show_summary=False)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * n**3  # a product of each result with each direction would take 8 * n**3

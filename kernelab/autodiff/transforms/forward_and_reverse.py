@@ -413,10 +413,13 @@ class Forward(Explaining):
                 bars = self.parent.call_host(back, [*values, *seeds])
                 parts = [(self._flat(bars[k]), dot) for k, dot in dots.items()]
                 with self.parent.active():
-                    slope = reduce(add, ((bar * dot).sum() for bar, dot in parts))
+                    products = [bar * dot for bar, dot in parts]
+                    slope = reduce(add, (product.sum() for product in products))
                 offset = e * itemsize(scalar)
                 element = array.over(tangent.allocation, offset, (1,), (itemsize(scalar),), scalar)
                 self.parent.move(element, slope)
+                for product in products:  # as large as a Jacobian where tangents have lanes
+                    self.parent.forget(product.allocation)
         return tangents
 
     def _flat(self, elements: array) -> array:
