@@ -247,9 +247,8 @@ class Builtin:
         wanted = "; ".join(signature(op) for op in self.overloads)
         draws = any(param.name == "state" for param in self.overloads[0].params)
         hint = "NumPy draws on the host: write np.random.default_rng(0).normal(size=n)" if draws else ""
-        raise KernelTypeError.of(
-            f"{self.name} takes no ({shown}); it is defined as {wanted}", "overload", hint
-        )
+        message = f"{self.name} takes no ({shown}); it is defined as {wanted}"
+        raise KernelTypeError.of(message, "overload", hint)
 
 
 def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:

@@ -111,9 +111,8 @@ def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
         value.type for value, part in parts if _is_bound(frame, value, part) and isinstance(value, Typed)
     }
     if len(types) > 1:
-        raise frame.error(
-            call, f"the bounds of range are {' and '.join(sorted(map(str, types)))}", hint="write int(...)"
-        )
+        hint = "write int(...)"
+        raise frame.error(call, f"the bounds of range are {' and '.join(sorted(map(str, types)))}", hint=hint)
     type = types.pop() if types else int32
     bounds = [convert(frame, value, type, part, "a bound of range is") for value, part in parts]
     match bounds:

@@ -109,9 +109,8 @@ def entered(
     try:
         instance = function.instantiate(tuple(bound))
     except Recursion:
-        raise frame.error(
-            node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
-        ) from None
+        message = f"{function.name} calls itself, which a kernel cannot do"
+        raise frame.error(node, message, "recursion", "write a loop") from None
     frame.scope.constants |= function.constants
     frame.scope.captured |= function.captured
     frame.scope.callee_rules |= {function: function.rules, **function.callee_rules}
@@ -258,9 +257,8 @@ def in_order(frame: Frame, called: str | Value, arguments: Arguments, node: ast.
             return [*plain, *(named[word] for word in names[len(plain) :])]
     if not choices:
         unknown = next(iter(named))
-        raise frame.error(
-            named[unknown].node, f"{name} takes no keyword {unknown}", hint="leave the keyword out"
-        )
+        hint = "leave the keyword out"
+        raise frame.error(named[unknown].node, f"{name} takes no keyword {unknown}", hint=hint)
     wanted = " or ".join(f"({', '.join(names)})" for names in choices)
     raise frame.error(node, f"the arguments of {name} are {wanted}", hint="leave the keywords out")
 

@@ -273,9 +273,8 @@ def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value) -> 
                 if isinstance(type, Vec) and extent <= len(COMPONENTS)
                 else f"[{extent - 1}]"
             )
-            raise frame.error(
-                node, f"{type} has no component {number}", "value", hint=f"the last one is {last}"
-            )
+            hint = f"the last one is {last}"
+            raise frame.error(node, f"{type} has no component {number}", "value", hint=hint)
         return integer(number % extent)
     if frame.bounds.get(atom, extent + 1) <= extent:
         return cast(frame, atom, int32)

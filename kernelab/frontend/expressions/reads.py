@@ -169,9 +169,8 @@ def extent(frame: Frame, array: ArrayRef, axis: Meaning, node: ast.expr) -> Mean
             hint = f"its axes are 0 to {array.ndim - 1}" if array.ndim > 1 else "its only axis is 0"
             raise frame.error(node, f"{describe(array)} has no axis {number}", "value", hint)
         case _:
-            raise frame.error(
-                node, "the axis of a shape has to be a constant", hint="write shape[0], shape[1], ..."
-            )
+            hint = "write shape[0], shape[1], ..."
+            raise frame.error(node, "the axis of a shape has to be a constant", hint=hint)
 
 
 def _of_module(frame: Frame, node: ast.Attribute, base: ModuleRef) -> Meaning:

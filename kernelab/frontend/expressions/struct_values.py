@@ -247,9 +247,8 @@ def _enter(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.exp
     if not isinstance(base, StructArrayRef) or base.ndim == 0:
         struct = _struct_of(base)
         assert struct is not None
-        raise frame.error(
-            node, f"a {struct} is not indexed", hint=f"take a field: {struct.fields[0].name}, for example"
-        )
+        hint = f"take a field: {struct.fields[0].name}, for example"
+        raise frame.error(node, f"a {struct} is not indexed", hint=hint)
     if len(group) > base.ndim:
         raise frame.error(node, f"{describe(base)} takes {counted(base.ndim, 'index')}, not {len(group)}")
     indices = tuple(index(frame, part) for part in group)
@@ -381,9 +380,8 @@ def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
     if isinstance(base, HostArray | Typed):
         hint = "copy it into a variable first, and assign to that"
         return frame.error(target, f"{text} cannot be assigned: it is not a variable of this def", hint=hint)
-    return frame.error(
-        target, f"{text} cannot be assigned", hint="assign to a variable, an array element or a component"
-    )
+    hint = "assign to a variable, an array element or a component"
+    return frame.error(target, f"{text} cannot be assigned", hint=hint)
 
 
 def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:

@@ -282,9 +282,8 @@ def print_(frame: Frame, node: ast.Call) -> None:
 def _text_of(frame: Frame, word: ast.keyword) -> str:
     if isinstance(word.value, ast.Constant) and isinstance(word.value.value, str):
         return word.value.value
-    raise frame.error(
-        word.value, f"{word.arg} of print has to be plain text in a kernel", hint='write end=""'
-    )
+    hint = 'write end=""'
+    raise frame.error(word.value, f"{word.arg} of print has to be plain text in a kernel", hint=hint)
 
 
 def _show(frame: Frame, line: _Line, value: Meaning, node: ast.expr) -> None:

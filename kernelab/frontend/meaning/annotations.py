@@ -168,9 +168,8 @@ def _named(scope: Scope, places: Places, node: ast.expr) -> AnyType:
         case TypeRef(type):
             return type
         case BuiltinRef(name) if name in DIMENSIONS:
-            raise _mistake(
-                places, node, f"{name} does not say what its elements are", f"write «{name}[float]»"
-            )
+            hint = f"write «{name}[float]»"
+            raise _mistake(places, node, f"{name} does not say what its elements are", hint)
         case meaning:
             raise _mistake(places, node, f"{places.text(node)} is {describe(meaning)}, not a type", _HINT)
 
@@ -222,9 +221,8 @@ def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> Any
     words |= dict(zip(("dtype", "ndim"), node.args, strict=False))
     unknown = set(words) - {"dtype", "ndim"}
     if unknown or "dtype" not in words:
-        raise _mistake(
-            places, node, "an array annotation takes dtype and ndim", "write array(dtype=float, ndim=2)"
-        )
+        hint = "write array(dtype=float, ndim=2)"
+        raise _mistake(places, node, "an array annotation takes dtype and ndim", hint)
     match words.get("ndim"):
         case None:
             return _array(scope, places, node, words["dtype"], ndim)
@@ -237,9 +235,8 @@ def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> Any
 def _array(scope: Scope, places: Places, node: ast.expr, elem: ast.expr, ndim: int) -> AnyType:
     type = annotation(scope, places, elem)
     if isinstance(type, Array | StructArray):
-        raise _mistake(
-            places, elem, "an array cannot hold arrays", f"write array{type.ndim + ndim}d[{type.elem}]"
-        )
+        hint = f"write array{type.ndim + ndim}d[{type.elem}]"
+        raise _mistake(places, elem, "an array cannot hold arrays", hint)
     if not 1 <= ndim <= 4:
         raise _mistake(places, node, f"an array has 1 to 4 dimensions, not {ndim}")
     if isinstance(type, Struct):
@@ -311,9 +308,8 @@ def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Va
         case _, None:
             raise Unshaped(name, f"{name} does not say its {_KEYWORDS[name][0]}")
         case _:
-            raise Unshaped(
-                name, f"the {_KEYWORDS[name][0]} of {name} has to be known when the kernel is compiled"
-            )
+            message = f"the {_KEYWORDS[name][0]} of {name} has to be known when the kernel is compiled"
+            raise Unshaped(name, message)
     if min(type.shape) < 0 or size_of(type) > LARGEST:
         raise Unshaped(name, f"a kernel value holds at most {LARGEST} numbers, not {size_of(type)}")
     return type

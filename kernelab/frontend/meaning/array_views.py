@@ -295,9 +295,8 @@ def local_zeros(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -
     named = dict(zip(("shape", "dtype"), (a for a in arguments if a.keyword is None), strict=False))
     named |= {a.keyword: a for a in arguments if a.keyword is not None}
     if len(arguments) != len(named) or not {"shape"} <= set(named) <= {"shape", "dtype"}:
-        raise frame.error(
-            node, "zeros in a kernel takes a shape and a dtype", hint="write zeros(8, dtype=float)"
-        )
+        hint = "write zeros(8, dtype=float)"
+        raise frame.error(node, "zeros in a kernel takes a shape and a dtype", hint=hint)
     shape = _local_shape(frame, named["shape"])
     elem = _local_elem(frame, named["dtype"]) if "dtype" in named else float32
     size = math.prod(shape) * bytes_of(elem)
@@ -350,9 +349,8 @@ def _local_shape(frame: Frame, argument: Argument) -> tuple[int, ...]:
 def _local_elem(frame: Frame, argument: Argument) -> Value:
     if isinstance(argument.value, TypeRef):
         return argument.value.type
-    raise frame.error(
-        argument.node, f"dtype is a type, not {describe(argument.value)}", hint="write dtype=float"
-    )
+    hint = "write dtype=float"
+    raise frame.error(argument.node, f"dtype is a type, not {describe(argument.value)}", hint=hint)
 
 
 def refuse_alias(frame: Frame, value: Meaning, name: str, source: ast.expr) -> None:

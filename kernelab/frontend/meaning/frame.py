@@ -166,9 +166,8 @@ def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed
         hint = "a def that returns a value is a function: return nothing, or pass the index to it"
         raise frame.error(node, f"tid() stands in a kernel only, and {frame.name} is a function", hint=hint)
     if node.args or node.keywords:
-        raise frame.error(
-            node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()«/tid\\(.*?\\)/tid()/»"
-        )
+        hint = "write i = tid(), or i, j = tid()«/tid\\(.*?\\)/tid()/»"
+        raise frame.error(node, "tid() takes no arguments", hint=hint)
     if len(hints) > 4:
         raise frame.error(node, f"tid() gives 1 to 4 indices, not {len(hints)}")
     if not frame.threads:

@@ -78,9 +78,8 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
         hint = hint if isinstance(number, bool) else "write True or False"
         raise frame.error(node, f"{number} cannot stand for {scalar}", hint=hint)
     if isinstance(number, float) and not scalar.is_float:
-        raise frame.error(
-            node, f"{number} cannot stand for {scalar}", hint=f"write «int({number})» to cut it off"
-        )
+        hint = f"write «int({number})» to cut it off"
+        raise frame.error(node, f"{number} cannot stand for {scalar}", hint=hint)
     if scalar.is_int and not scalar.holds(int(number)):
         hint = f"write «{scalar}({_wrapped(int(number), scalar)})» for its low bits"
         if scalar == int32 and int64.holds(int(number)):
@@ -144,9 +143,8 @@ def convert(frame: Frame, value: Meaning, type: Value, node: Place, purpose: str
                 if alike:
                     frame.weak_types.require(origins, WeakType(type, False))
                 return cast(frame, atom, type)
-    raise frame.error(
-        node, f"{purpose} {type}, not {describe(value)}", hint=_conversion(frame, value, type, node)
-    )
+    hint = _conversion(frame, value, type, node)
+    raise frame.error(node, f"{purpose} {type}, not {describe(value)}", hint=hint)
 
 
 def _same_kind(a: Scalar, b: Scalar) -> bool:

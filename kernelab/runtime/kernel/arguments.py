@@ -339,9 +339,8 @@ def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any])
         if name in values:
             arguments.append(values[name])
         elif any(later in values for later in rest[position:]):
-            raise _error(
-                kernel, f"kernel `{kernel.name}` needs a value for `{name}`", "pass it by position or name"
-            )
+            hint = "pass it by position or name"
+            raise _error(kernel, f"kernel `{kernel.name}` needs a value for `{name}`", hint)
         else:
             break
     return arguments
