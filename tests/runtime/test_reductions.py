@@ -225,3 +225,10 @@ def test_a_mask_as_numbers_is_a_constant_of_a_tape() -> None:
         total = (x * x * (x > 0.0).astype(float)).sum()
     tape.backward(total)
     assert x.grad.list() == [2.0, 0.0, 6.0]
+
+
+@pytest.mark.parametrize(("length", "columns"), [(1 << 22, 2), (1 << 11, 1 << 12)])
+def test_a_long_product_of_float32_keeps_its_digits(length: int, columns: int) -> None:
+    product = kl.full((1, length), 1.0) @ kl.full((length, columns), 1.0 / 3.0)
+    exact = np.float32(length * float(np.float32(1.0 / 3.0)))
+    np.testing.assert_array_equal(product.numpy(), np.full((1, columns), exact))

@@ -73,6 +73,14 @@ def array_matmul(a: {array}[T], b: {array}[T], out: {array}[T]):
     out[{batch}i, j] = T(total)
 """
 
+# The running total of an element is a float64, in vector code too, which has no other float64s.
+_MATMUL_32 = """
+def array_matmul(a: {array}[T], b: {array}[T], out: {array}[T]):
+    {batch}i, j = tid()
+    for k in range(a.shape[{last}]):
+        out[{batch}i, j] += a[{of_a}i, k] * b[{of_b}k, j]
+"""
+
 _SCAN = """
 def array_scan(values: array[T], out: array[T]):
     total = W(values[0])
@@ -166,7 +174,8 @@ def matmul(left: Any, right: Any) -> Any:
     whole = *batch, rows.shape[-2], columns.shape[-1]
     out = array(shape=whole, dtype=a.dtype, device=place, requires_grad=traced)
     if out.size:
-        run(_compiled(_MATMUL, rows.type), out.shape, [rows, columns, out])
+        text = _MATMUL_32 if a.dtype == float32 else _MATMUL
+        run(_compiled(text, rows.type), out.shape, [rows, columns, out])
     shape = batch + a.shape[-2:-1] * (a.ndim > 1) + b.shape[-1:] * (b.ndim > 1)
     return out if out.shape == shape else out.reshape(shape or (1,))
 
@@ -340,7 +349,9 @@ def _require_alike(a: array, b: array) -> None:
 @made_once(256)
 def _compiled(text: str, rows: Array, out: Value | None = None) -> Kernel:
     elem = rows.elem
-    words = _batched(max(rows.ndim, 2)) if text is _MATMUL else _ONE if rows.ndim == 1 else _ROWS
+    words = (
+        _batched(max(rows.ndim, 2)) if text in (_MATMUL, _MATMUL_32) else _ONE if rows.ndim == 1 else _ROWS
+    )
     text = text.strip("\n").format(**words, product=_product(elem))
     name = text.partition("(")[0].removeprefix("def ")
     out = out or elem
