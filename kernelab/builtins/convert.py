@@ -155,10 +155,6 @@ def _constructors(type: Vec | Mat) -> Iterator[Op]:
             f"The {kind} with ``s`` everywhere.",
             expand=lambda s: s.make(type, *[s] * size_of(type)),
         )
-    yield from _conversions(type, kind)
-
-
-def _conversions(type: Vec | Mat, kind: str) -> Iterator[Op]:
     for pattern, derivative in _convertible(type):
         yield _record(
             str(type),

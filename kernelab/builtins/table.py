@@ -232,7 +232,7 @@ class Builtin:
         op, result, types = self._resolved(operands)
         values = [_held(untraced(x), t) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
-            value = computed(op.numpy, values, _dtype(result))
+            value = computed(op.numpy, values, scalar_of(result).dtype)
         host_value = _split(value, op.results(result)) if op.parts else value_of(result, value)
         return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
 
@@ -260,15 +260,10 @@ def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ..
 
 def _held(value: Any, type: Type) -> np.ndarray[Any, Any]:
     try:
-        return rounded(value, _dtype(type))
+        return rounded(value, _scalar(type).dtype)
     except OverflowError:
         shown = value if abs(value) < 2**128 else "an int of so many digits"
         raise KernelValueError.of(f"{shown} does not fit {type}", "range") from None
-
-
-def _dtype(type: Type) -> np.dtype[Any]:
-    assert not isinstance(type, Array)
-    return scalar_of(type).dtype
 
 
 def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:

@@ -40,11 +40,7 @@ def install() -> None:
     for kind, make in kinds.items():
         kind.__call__ = make
         if kind is not Scalar:
-            kind.__instancecheck__, kind.__mro_entries__ = _is_one, _bases
-
-
-def _is_one(self: Vec | Mat, value: Any) -> bool:
-    return type_of(value) == self
+            kind.__instancecheck__, kind.__mro_entries__ = lambda self, value: type_of(value) == self, _bases
 
 
 def _bases(self: Vec | Mat, _: tuple[Any, ...]) -> tuple[Any, ...]:

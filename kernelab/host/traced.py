@@ -81,15 +81,13 @@ def traced(value: Any, sources: Origins) -> Any:
     """A result that knows what it comes from: floats, arrays of floats, and those in lists and tuples."""
     if not sources:
         return value
-    if value.__class__ is float:
-        return _made(TracedFloat, float, value, sources)
-    if value.__class__ is complex:
-        return _made(TracedComplex, complex, value, sources)
+    base = value.__class__
+    if base in _NUMBERS:
+        number = base.__new__(_NUMBERS[base], value)
+        number._origins = sources
+        return number
     if isinstance(value, np.ndarray):
         return _traced_array(value, sources)
-    if isinstance(value, np.inexact):
-        base: Any = type(value)
-        return _made(_SCALARS[base], base, value, sources) if base in _SCALARS else value
     if isinstance(value, list | tuple):
         parts = [traced(part, sources) for part in value]
         return value.__class__(*parts) if hasattr(value, "_fields") else value.__class__(parts)
@@ -128,12 +126,6 @@ def _traced_array(values: Any, sources: Origins) -> Any:
 def _of_kind(values: Any, sources: Origins) -> Origins:
     """The origins of an array: integers and truth values have no derivatives; text and objects may have."""
     return CONSTANT if sources and values.dtype.kind in "biu" else sources
-
-
-def _made(kind: Any, base: Any, value: Any, sources: Origins) -> Any:
-    instance = base.__new__(kind, value)
-    instance._origins = sources
-    return instance
 
 
 def _computed(ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> Any:
@@ -187,38 +179,6 @@ class TracedNumber(Traced):
     def __round__(self, digits: Any = None) -> Any:
         result = round(self._plain(), digits)
         return traced(result, self._origins) if digits is not None else result
-
-
-class TracedFloat(TracedNumber, float):
-    """A float with origins."""
-
-    __slots__ = ("_origins",)
-    _stands_for = float
-
-    def __new__(cls, value: Any = 0.0) -> Any:
-        return follow(float(untraced(value)), value)
-
-    def __reduce_ex__(self, _protocol: Any) -> Any:
-        return float, (self._plain(),)
-
-    def _plain(self) -> float:
-        return float.__pos__(self)
-
-
-class TracedComplex(TracedNumber, complex):
-    """A complex number with origins."""
-
-    __slots__ = ("_origins",)
-    _stands_for = complex
-
-    def __new__(cls, real: Any = 0.0, imag: Any = 0.0) -> Any:
-        return follow(complex(untraced(real), untraced(imag)), real, imag)
-
-    def __reduce_ex__(self, _protocol: Any) -> Any:
-        return complex, (self.real, self.imag)
-
-    def _plain(self) -> complex:
-        return complex.__pos__(self)
 
 
 def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -278,39 +238,31 @@ def _follow_operators(kind: Any, types: tuple[type, ...]) -> None:
 
 
 def _number_of(base: Any) -> Any:
-    """The class of numbers of a NumPy type with origins: of `float32` it is `TracedFloat32`."""
+    """The class of numbers of a type of Python's or NumPy's with origins: of `float` it is `TracedFloat`."""
 
-    def made(cls: Any, value: Any = 0) -> Any:
-        return follow(base(untraced(value)), value)
+    def made(cls: Any, *values: Any, **named: Any) -> Any:
+        return follow(base(*untraced(values), **untraced(named)), values, named)
 
-    def plain_number(self: Any) -> Any:
-        return base.__pos__(self)
-
-    def reduce(self: Any, protocol: Any) -> Any:
-        return plain_number(self).__reduce_ex__(protocol)
+    def reduce(self: Any, _protocol: Any) -> Any:
+        return base, (self._plain(),)
 
     members = {
         "__slots__": ("_origins",), "__new__": made, "__module__": __name__, "__hash__": base.__hash__,
-        "_plain": plain_number,
+        "_plain": lambda self: base.__pos__(self),
         "__reduce_ex__": reduce, "__copy__": TracedNumber.__copy__, "__deepcopy__": TracedNumber.__deepcopy__,
         "__round__": TracedNumber.__round__, "_stands_for": base,
     }  # fmt: skip
     # NumPy takes the first base for the kind of number that this is.
     kind: Any = type(f"Traced{base.__name__.capitalize()}", (base, TracedNumber), members)
-    _follow_methods(kind, base, (*_SIGNS, *_METHODS))
+    _follow_methods(kind, base, [name for name in (*_SIGNS, *_METHODS) if hasattr(base, name)])
     _follow_parts(kind, base)
-    _follow_operators(kind, (*_OPERANDS, list, tuple))
+    _follow_operators(kind, (*_OPERANDS, list, tuple) if issubclass(base, np.generic) else _OPERANDS)
     return kind
 
 
-for _kind, _base in ((TracedFloat, float), (TracedComplex, complex)):
-    _follow_methods(_kind, _base, (*_SIGNS, "conjugate"))
-    _follow_parts(_kind, _base)
-    _follow_operators(_kind, _OPERANDS)
-_FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
-_SCALARS: dict[Any, Any] = {
-    base: _number_of(base) for base in (*_FLOATS, np.complex64, np.complex128, np.clongdouble)
-}
+_FLOATS = (float, np.float16, np.float32, np.float64, np.longdouble)
+_COMPLEX = (complex, np.complex64, np.complex128, np.clongdouble)
+_NUMBERS: dict[Any, Any] = {base: _number_of(base) for base in (*_FLOATS, *_COMPLEX)}
 
 
 # ------------------------------------------------------------------------------------------ arrays

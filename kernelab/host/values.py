@@ -30,6 +30,7 @@ from kernelab.lang.types import (
     float32,
     float64,
     scalar_of,
+    with_scalar,
 )
 
 Host = np.ndarray[Any, Any]
@@ -390,8 +391,7 @@ def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
     overload = ops.resolve(name, [scalar, scalar])
     assert overload is not None
     whole = next(type for type in types if isinstance(type, Vec | Mat))
-    result = Vec(scalar, whole.n) if isinstance(whole, Vec) else Mat(scalar, whole.n, whole.m)
-    return value_of(result, computed(overload[0].numpy, numbers, scalar.dtype))
+    return value_of(with_scalar(whole, scalar), computed(overload[0].numpy, numbers, scalar.dtype))
 
 
 SYMBOLS = {

@@ -59,7 +59,8 @@ def _row(line: str) -> str:
 def _statement(text: str) -> str:
     if text in ("else:", "break", "pass"):
         return rf"\textbf{{{text}}}"
-    tree = ast.parse(_whole(text.removeprefix("el") if text.startswith("elif ") else text)).body[0]
+    whole = text.removeprefix("el") if text.startswith("elif ") else text
+    tree = ast.parse(f"{whole}\n  pass" if text.endswith(":") else whole).body[0]
     match tree:
         case ast.Assign(targets, value):
             return " = ".join(map(formula, [*targets, value]))
@@ -80,10 +81,6 @@ def _statement(text: str) -> str:
             return formula(value)
         case _:
             return rf"\mathtt{{{_escaped(text)}}}"
-
-
-def _whole(text: str) -> str:
-    return f"{text}\n  pass" if text.endswith(":") else text
 
 
 def _range(call: ast.expr) -> str:
@@ -224,14 +221,11 @@ def _infix(a: ast.expr, op: ast.operator, b: ast.expr) -> tuple[str, int]:
             return f"{{{_within(a, ATOM)}}}^{{{formula(b)}}}", POWER
         case ast.Mult():
             left, right = _within(a, PRODUCT), _within(b, POWER)
-            return f"{left}{_times(right)}{right}", PRODUCT
+            times = r" \cdot " if right[:1].isdigit() else r"\,"
+            return f"{left}{times}{right}", PRODUCT
         case _:
             binds = BINDS.get(type(op), PRODUCT)
             return f"{_within(a, binds)} {_symbol(op)} {_within(b, binds + 1)}", binds
-
-
-def _times(right: str) -> str:
-    return r" \cdot " if right[:1].isdigit() else r"\,"
 
 
 def _symbol(op: ast.AST) -> str:

@@ -133,7 +133,8 @@ def regions(function: Function, kind: str) -> dict[int, Region]:
 
 def region_of(several: Sequence[Access]) -> Region:
     """The region of accesses to one parameter."""
-    places = tuple(dict.fromkeys(map(_place, several)))
+    placed = (Place(tuple(_limits(index, each) for index in each.index), each.guards) for each in several)
+    places = tuple(dict.fromkeys(placed))
     forms = [form for place in places for form in _forms(place)]
     vague = any(_is_vague(limits.index) for place in places for limits in place.axes)
     return Region(several[0].position, places, tuple(sorted(_uses(forms))), vague)
@@ -145,10 +146,6 @@ def covers(box: Box, shape: Sequence[int]) -> bool:
 
 
 # ------------------------------------------------------------------------- from the text
-
-
-def _place(access: Access) -> Place:
-    return Place(tuple(_limits(index, access) for index in access.index), access.guards)
 
 
 def _limits(index: Form | None, access: Access) -> Limits:

@@ -242,10 +242,6 @@ def _is_bound(guard: Guard) -> bool:
 # ------------------------------------------------------------------------------------------ at a launch
 
 
-def _extent(thread: Thread, situation: Situation) -> int:
-    return prod(situation.extents) if thread.axis is None else situation.extents[thread.axis]
-
-
 def _value(form: Form, situation: Situation, otherwise: int) -> int:
     """The value of what is the same in the whole launch."""
     values = range_of(form, situation)
@@ -257,7 +253,8 @@ _NOWHERE = -(1 << 40)
 
 def _making(addition: Addition, thread: Thread, situation: Situation) -> tuple[int, int]:
     """The first thread along an axis that makes an addition, and the one behind the last."""
-    low, high, never = 0, _extent(thread, situation), set[int]()
+    extents = situation.extents
+    low, high, never = 0, prod(extents) if thread.axis is None else extents[thread.axis], set[int]()
     for guard in addition.guards:
         same, others = _slack(guard).split()
         fits = all(range_of(form, situation) is not None for form in (guard.lesser, guard.greater))
