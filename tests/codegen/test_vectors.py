@@ -479,6 +479,44 @@ def test_sums_are_as_good(kernels: dict[str, kl.Kernel], vectorised: list[bool])
     assert s.list() == [2.0**24 + n, 2.0**24]
 
 
+ROWS = """
+def rows(x: array2d[float], w: array[float], s: array2d[float]):
+    i, j = tid()
+    for k in range(s.shape[0]):
+        s[k, j] += w[i] * x[k, j]
+"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "columns", "more"),
+    [
+        (40, 131, 0),  # few additions
+        (3000, 131, 0),  # a sum for each element
+        (4, 100_003, 400_000),  # sums for those that need them
+    ],
+)
+@pytest.mark.parametrize("padding", [0, 4, 3])
+def test_sums_into_elements_side_by_side_are_as_good(
+    threads: int, columns: int, more: int, padding: int, vectorised: list[bool]
+) -> None:
+    """Rows whose distance is no multiple of four bytes have their sums at other distances."""
+    kernel, found, rows = kl.compile(ROWS)["rows"], [], 3
+    x, w = reals(rows * columns).reshape(rows, columns), reals(threads)
+    for is_on in (True, False):
+        kl.config.vector_code = is_on
+        stride = 4 * (columns + more) + padding
+        memory = np.zeros(rows * stride + 64, np.uint8)
+        sums = np.ndarray((rows, columns + more), np.float32, memory.data, 0, (stride, 4))
+        sums[...] = 1024.0
+        kl.launch(kernel, (threads, columns), [kl.array(x), kl.array(w), kl.from_numpy(sums)])
+        found.append(sums[:, :columns].copy())
+    kl.config.vector_code = True
+    assert any(vectorised)
+    exact = 1024.0 + x.astype(np.float64) * w.astype(np.float64).sum()
+    for each in found:
+        np.testing.assert_allclose(each, exact, rtol=2e-7 if threads > 1000 else 3e-6)
+
+
 @pytest.mark.parametrize("name", ["newton", "powers"])
 @pytest.mark.parametrize("loop_memory", [64 << 20, 64])
 def test_gradients_through_saved_values_are_the_same(

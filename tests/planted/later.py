@@ -191,6 +191,13 @@ LATER = (
         SUMS,
     ),
     Fault(
+        "the sums of all lanes are those of their first half",
+        CODEGEN,
+        "sums[1] += high({value})",
+        "sums[1] += low({value})",
+        VECTORS,
+    ),
+    Fault(
         "vector code runs the else branch in the lanes of the other one",
         CODEGEN,
         'for holds in (cond, f"!{cond}")]',

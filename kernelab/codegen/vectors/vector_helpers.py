@@ -17,9 +17,9 @@ VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_
 """The vector type of a scalar that vector code computes with; truth values are masks."""
 
 _NAMES = """
-vf vi vu vd vfu viu vuu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
+vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
-lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream
+lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -30,6 +30,7 @@ typedef float vf __attribute__((vector_size({bytes})));
 typedef int vi __attribute__((vector_size({bytes})));
 typedef unsigned vu __attribute__((vector_size({bytes})));
 typedef double vd __attribute__((vector_size({bytes})));
+typedef double vdu __attribute__((vector_size({bytes}), aligned(8), may_alias));
 typedef float vh __attribute__((vector_size({half})));
 typedef float vfu __attribute__((vector_size({bytes}), aligned(4), may_alias));
 typedef int viu __attribute__((vector_size({bytes}), aligned(4), may_alias));

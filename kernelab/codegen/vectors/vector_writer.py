@@ -194,7 +194,7 @@ class VectorWriter(VectorMemory):
 
     def add_by_lanes(self, additions: list[tuple[ir.Atomic, Place]]) -> None:
         """Each thread makes all of its additions before the next one's, as in scalar code."""
-        with self.braces(""):
+        with self.braces("" if len(additions) > 1 else self.add_side_by_side(*additions[0])):
             arrays: dict[str, str] = {}
             spread = [self.spread(stmt.value, place, arrays) for stmt, place in additions]
             with self.each_lane():
@@ -205,6 +205,18 @@ class VectorWriter(VectorMemory):
                         self.widen(stmt, at, value)
                     else:
                         self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0])
+
+    def add_side_by_side(self, stmt: ir.Atomic, place: Place) -> str:
+        """Add for all lanes at once where their sums may lie side by side; returns what else is tested."""
+        wide = self.wide.get(stmt)
+        if self.mask or not place.adjacent or wide is None or wide.scalar != float32 or wide.triples:
+            return ""
+        at, value = spelling.unwrapped(place.base), self.vector(stmt.value)
+        self.line(f"if ({wide.few}) *(vfu*){place.base} += {value};")
+        with super().braces(f"else if ({wide.dense} && {wide.sums}.shift == 2)"):
+            self.line(f"vdu* const sums = (vdu*)({wide.dense} + ({wide.place(at)}));")
+            self.line(f"sums[0] += low({value}), sums[1] += high({value});")
+        return "else"
 
     def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:
         """The value of `lane` and its place, from arrays: an element of a vector takes longer."""
