@@ -295,6 +295,58 @@ def test_random_numbers_of_the_host_are_an_error() -> None:
         tape.backward(loss)
 
 
+def chosen_to_go_on(x: kl.array, other: bool) -> Any:
+    several = [x * x, x * 2.0]
+    return several[other] + 1.0
+
+
+def chosen_for_one_operand(x: kl.array, other: bool) -> Any:
+    one, two = x * x, x * 2.0
+    return one * (two if other else one)
+
+
+def chosen_to_be_returned(x: kl.array, other: bool) -> Any:
+    return [x * x, x * 2.0][other]
+
+
+def returned_in_another_order(x: kl.array, other: bool) -> Any:
+    both = {"a": x * x, "b": x * 2.0}
+    return {name: both[name] for name in ("ba" if other else "ab")}
+
+
+def chosen_to_be_changed(x: kl.array, other: bool) -> Any:
+    one, two = x * x, x * 2.0
+    two_or_one = two if other else one
+    two_or_one *= 3.0
+    return one
+
+
+def chosen_to_be_copied(x: kl.array, other: bool) -> Any:
+    one, two = x * x, x * 2.0
+    return kl.clone(two if other else one)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        chosen_to_go_on,
+        chosen_for_one_operand,
+        chosen_to_be_returned,
+        returned_in_another_order,
+        chosen_to_be_changed,
+        chosen_to_be_copied,
+    ],
+)
+def test_another_array_of_the_same_shape_at_the_second_run_is_an_error(function: Any) -> None:
+    """A draw that chooses between two layers of one shape launches the same kernels, on other arrays."""
+    x, runs = leaf(), iter([False, True])
+    with kl.Tape() as tape:
+        result = kl.checkpoint(lambda x: function(x, next(runs)), x)
+    first = result["a"] if isinstance(result, dict) else result
+    with pytest.raises(kl.TapeError, match="did something else than at first"):
+        tape.backward(grads={first: kl.ones(4)})
+
+
 def test_an_array_kept_by_other_ways_than_the_result_is_an_error() -> None:
     x, loss, others = leaf(), zeros(1), []
 

@@ -108,10 +108,11 @@ def arrays_in(value: Any) -> Iterator[array]:
 
 
 class Signature:
-    """A checksum of all that a run does: its launches, their numbers, and what the host hands in.
+    """A checksum of all that a run does: its launches, their numbers, what the host hands in, its results.
 
-    Memory from before the run counts by its address, what the run makes by its layout.  What the host may
-    have written through a NumPy view counts by its values when it is read.
+    Memory from before the run counts by its address, what the run makes by its layout and its number, since
+    of two arrays of one shape either may go on.  What the host may have written through a NumPy view counts
+    by its values when it is read.
     """
 
     def __init__(self, also: "Signature | None" = None) -> None:
@@ -119,6 +120,7 @@ class Signature:
         self.sum = 0
         self._also = also
         self._written: set[int] = set()
+        self._made: dict[int, int] = {}
 
     def is_outside(self, elements: array) -> bool:
         """Whether an array is from before the run."""
@@ -151,6 +153,11 @@ class Signature:
         if self._also is not None:
             self._also.values(elements)
 
+    def returns(self, results: Sequence[array]) -> None:
+        """Add what the function returned, in order."""
+        for elements in results:
+            self._add(self._layout(elements))
+
     def _look_at(self, elements: array) -> None:
         """Add the values of an array that a NumPy view may have changed in this run.
 
@@ -162,8 +169,13 @@ class Signature:
             self._add(elements.host().tobytes())
 
     def _layout(self, elements: array) -> bytes:
-        where = elements.ptr if self.is_outside(elements) else elements.offset
+        where = f"{elements.ptr}" if self.is_outside(elements) else self._place(elements)
         return f"{where}{elements.shape}{elements.strides}{elements.requires_grad}".encode()
+
+    def _place(self, elements: array) -> str:
+        """Where an array that the run made stands: the number of its memory, by first use, and its offset."""
+        number = self._made.setdefault(elements.allocation.serial, len(self._made))
+        return f"{number}.{elements.offset}"
 
     def _add(self, more: bytes) -> None:
         self.sum = checksum(more, self.sum)
@@ -204,6 +216,7 @@ class Observer(Recorder):
         self, func: Callable[..., Any], arguments: tuple[Any, ...], title: str, results: tuple[array, ...]
     ) -> None:
         """Add the record to the tape."""
+        self.signature.returns(results)
         outside = self.written_outside()
         inside = {target.allocation for target in self._written.values()} - {t.allocation for t in outside}
         created = tuple(r for r in results if not self.signature.is_outside(r))
@@ -435,9 +448,10 @@ class CheckpointRecord(Flowing):
             (inner.has_written if is_computed else inner.has_read)(memory)
         with during(RECORDER, inner):
             with as_the_user_has_it():
-                result = self.func(*self.arguments)
+                results = [*arrays_in(self.func(*self.arguments))]
             inner.ends()
-        return inner, [elements for elements in arrays_in(result) if not inner.signature.is_outside(elements)]
+        inner.signature.returns(results)
+        return inner, [elements for elements in results if not inner.signature.is_outside(elements)]
 
 
 def _differs(record: CheckpointRecord, reason: str) -> Diagnostic:
