@@ -36,6 +36,7 @@ from kernelab.autodiff.transforms.transforms import with_flat_structs
 from kernelab.autodiff.transforms.trees import (
     chosen_by,
     cotangents_of,
+    in_order_of,
     is_whole,
     leaves,
     rebuilt,
@@ -237,6 +238,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     recorded = transforms.record(*inputs.call, has_aux)
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
+        cotangents = in_order_of(cotangents, recorded.result)
         bars = cotangents_of(arrays_like(cotangents, recorded.outputs), pull)
         if len(bars) != len(recorded.outputs):
             message = f"{len(bars)} cotangents for the {len(recorded.outputs)} arrays that were returned"

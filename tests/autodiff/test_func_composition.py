@@ -1,6 +1,7 @@
 """Transforms of transforms: any order of modes, lanes within lanes, random numbers in lanes."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -258,3 +259,74 @@ def test_lanes_of_native_code_over_arrays_run_one_by_one() -> None:
     close(kl.func.vmap(f)(xs), xs.numpy() * xs.numpy()[:, ::-1])
     x.requires_grad = True
     assert kl.autograd.gradcheck(mirror, 4, [x], [kl.zeros(4)], show_summary=False)
+
+
+# --------------------------------------------------------------------------------------- several results
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class Exchanged(NamedTuple):
+    second: Any
+    first: Any
+
+
+ZEROS, V = kl.zeros(3), kl.array([1.0, 2.0, 3.0], dtype=float)
+
+
+def named(x: Any) -> Any:
+    return {"b": x * x, "a": x * 3.0}
+
+
+def within(x: Any) -> Any:
+    return x * 5.0, {"n": named(x)}
+
+
+@pytest.mark.parametrize(
+    ("function", "cotangents"),
+    [
+        (named, {"a": ZEROS, "b": V}),
+        (named, {"b": V, "a": None}),
+        (within, (None, {"n": {"a": ZEROS, "b": V}})),
+        (within, [ZEROS, {"n": {"b": V, "a": ZEROS}}]),
+        (lambda x: Pair(x * x, x * 3.0), Pair(V, ZEROS)),
+        (lambda x: Pair(x * x, x * 3.0), (V, None)),
+    ],
+)
+def test_cotangents_go_by_the_names_of_the_results(function: Callable[..., Any], cotangents: Any) -> None:
+    close(kl.func.vjp(function, V)[1](cotangents)[0], 2.0 * V.numpy() ** 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "cotangents", "said"),
+    [
+        (named, {"a": V}, "a dict of a for a result that is a dict of b, a"),
+        (named, {"a": V, "c": V}, "a dict of a, c for a result that is a dict of b, a"),
+        (named, (V, V), "a tuple for a result that is a dict of b, a"),
+        (lambda x: (x * x, x * 3.0), {"a": V, "b": V}, "a dict of a, b for a result that is a tuple"),
+        (within, (V, {"n": (V, V)}), "a tuple for a result that is a dict of b, a"),
+        (within, (V, V, {"a": V}), "are an array for a result that is a dict of n"),
+        (lambda x: Pair(x, x), Exchanged(V, V), "of second, first for a result that is a Pair of first, sec"),
+    ],
+)
+def test_cotangents_by_other_names_are_an_error(function: Any, cotangents: Any, said: str) -> None:
+    pull = kl.func.vjp(function, V)[1]
+    with pytest.raises(GradientError, match=said):
+        pull(cotangents)
+
+
+def test_results_with_names_come_back_as_such() -> None:
+    def function(x: Any) -> Any:
+        return Pair(x * x, {"third": x * 3.0})
+
+    for found in (kl.func.jacrev(function)(V), kl.func.jacfwd(function)(V)):
+        assert type(found) is Pair
+        close(found.first, np.diag(2.0 * V.numpy()))
+        close(found.second["third"], 3.0 * np.eye(3))
+    value, moved = kl.func.jvp(function, (V,), (V,))
+    close(value.first, V.numpy() ** 2)
+    close(moved.first, 2.0 * V.numpy() ** 2)
+    close(kl.func.vmap(function)(kl.ones((2, 3))).second["third"], np.full((2, 3), 3.0))

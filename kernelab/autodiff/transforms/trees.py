@@ -5,6 +5,7 @@ Also the names by which messages call a function and its arguments.
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,29 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     return refusal(KernelTypeError, message, "result", hint)
 
 
+def in_order_of(value: Any, result: Any) -> Any:
+    """Cotangents with each dict in the order of that of the result; GradientError where names differ."""
+    if isinstance(value, dict) or (isinstance(result, dict) and value is not None):
+        if not isinstance(value, dict) or not isinstance(result, dict) or value.keys() != result.keys():
+            raise _other_names(value, result)
+        return {name: in_order_of(value[name], part) for name, part in result.items()}
+    if not isinstance(value, tuple | list) or not isinstance(result, tuple | list):
+        return value
+    if getattr(value, "_fields", None) not in (None, getattr(result, "_fields", None)):
+        raise _other_names(value, result)
+    return [in_order_of(*pair) for pair in zip_longest(value, result[: len(value)])]
+
+
+def _other_names(value: Any, result: Any) -> Exception:
+    message = f"the cotangents are {_with_names(value)} for a result that is {_with_names(result)}"
+    return refusal(GradientError, message, "cotangents", "give them in the structure of the result")
+
+
+def _with_names(value: Any) -> str:
+    names = list(value) if isinstance(value, dict) else getattr(value, "_fields", ())
+    return f"{a_thing(value)} of {', '.join(map(str, names))}" if names else a_thing(value)
+
+
 def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
     """The arrays in a tree of cotangents, in order, and None where there is none."""
     parts = value.values() if isinstance(value, dict) else value
@@ -155,7 +179,8 @@ def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
 def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
     """The same tree with what `leaf` makes of everything in it that is not a tuple, list or dict."""
     if isinstance(value, tuple | list):
-        return type(value)([mapped(part, leaf) for part in value])
+        items = [mapped(part, leaf) for part in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
         return {key: mapped(part, leaf) for key, part in value.items()}
     return leaf(value)
