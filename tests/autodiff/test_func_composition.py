@@ -1,6 +1,7 @@
 """Transforms of transforms: any order of modes, lanes within lanes, random numbers in lanes."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -330,3 +331,49 @@ def test_results_with_names_come_back_as_such() -> None:
     close(value.first, V.numpy() ** 2)
     close(moved.first, 2.0 * V.numpy() ** 2)
     close(kl.func.vmap(function)(kl.ones((2, 3))).second["third"], np.full((2, 3), 3.0))
+
+
+# ------------------------------------------------------------------- functions that are not what they were
+
+
+def columns_apart(f: Any) -> Any:
+    return kl.func.jacfwd(f, chunk_size=1)(V)
+
+
+def columns_of_two_arguments(f: Any) -> Any:
+    return kl.func.jacfwd(lambda x, y: f(x) * y, (0, 1))(V, V)
+
+
+def hessian_of_two_arguments(f: Any) -> Any:
+    return kl.func.hessian(lambda x, y: total(f(x) * y * y), (0, 1))(V, V)
+
+
+def columns_in_lanes(f: Any) -> Any:
+    return kl.func.vmap(kl.func.jacfwd(f, chunk_size=2))(kl.ones((2, 3)))
+
+
+def columns_of_a_gradient(f: Any) -> Any:
+    return kl.func.jacfwd(kl.func.grad(lambda x: total(f(x * x))), chunk_size=2)(V)
+
+
+SEVERAL_RUNS = [
+    columns_apart,
+    columns_of_two_arguments,
+    hessian_of_two_arguments,
+    columns_in_lanes,
+    columns_of_a_gradient,
+]
+
+
+@pytest.mark.parametrize("transform", SEVERAL_RUNS)
+def test_a_function_that_is_another_one_for_other_columns_is_an_error(transform: Any) -> None:
+    """A minibatch that is drawn in the function would be another one for each block."""
+    runs = count(1)
+    with pytest.raises(GradientError, match="ran once more for other columns, and returned something else"):
+        transform(lambda x: x * float(next(runs)))
+
+
+@pytest.mark.parametrize("transform", SEVERAL_RUNS)
+def test_one_that_is_the_same_is_none(transform: Any) -> None:
+    transform(lambda x: x * float("nan"))
+    transform(lambda x: sine(x) + float("inf"))

@@ -98,6 +98,9 @@ def _of_parts(func: Function, args: Sequence[Any], taken: Mapping[int, Sequence[
 CHUNK_BYTES = 1 << 28
 """How much memory the lanes of one chunk may take, unless `chunk_size` is given."""
 
+_ROUNDING = {2: 0.1, 4: 3e-4, 8: 1e-8}
+"""How far two runs of one program may be apart, as a share of its largest result, by the bytes of a float."""
+
 
 def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
     """Call a function: its result and its auxiliary part; GradientError if it changes an argument."""
@@ -402,6 +405,7 @@ def columns(
     matrices: list[list[array]] = []
     result: Any = None
     aux: Any = None
+    held: list[HostArray] = []
     for i in chosen:
         source, count = args[i], _count(args[i])
         blocks: list[array] = []
@@ -415,6 +419,10 @@ def columns(
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
             outputs = leaves(value, func)
             _require_float_outputs(func, outputs)
+            if randomness != "different" and (held or not is_last):
+                values = [level.first(out).seen() for out in outputs]
+                held = held or [each.copy() for each in values]
+                _require_alike(func, held, values)
             blocks = blocks or [fresh((_count(out), count), scalar_of(out.dtype), out) for out in outputs]
             for matrix, out, out_dot in zip(blocks, outputs, dots, strict=True):
                 down = lines(matrix, 1, chunk.start, len(chunk), scalar_shape(out))
@@ -425,6 +433,26 @@ def columns(
         shapes = [(*scalar_shape(out), *scalar_shape(source)) for out in leaves(result, func)]
         matrices.append([shaped(matrix, shape) for matrix, shape in zip(blocks, shapes, strict=True)])
     return result, [list(row) for row in zip(*matrices, strict=True)], aux
+
+
+def _require_alike(func: Function, held: Sequence[HostArray], values: Sequence[HostArray]) -> None:
+    """Raise GradientError where a function that runs for some columns is not what it was for the others."""
+    if not all(map(_are_alike, held, values)):
+        message = f"{name_of(func)} ran once more for other columns, and returned something else than before"
+        hint = (
+            "draw random numbers, and count, outside of it, and pass them as arguments; jacrev runs it once"
+        )
+        raise refusal(GradientError, message, "result", hint)
+
+
+def _are_alike(one: HostArray, other: HostArray) -> bool:
+    """Whether values are the same but for rounding: sums may be taken in another order."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    rounding = _ROUNDING[one.dtype.itemsize]
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    size = np.max(np.abs(one), initial=0.0, where=np.isfinite(one))
+    return np.allclose(one, other, rtol=0.0, atol=rounding * size, equal_nan=True)
 
 
 def _first_lane(level: Batch, value: Any) -> Any:
