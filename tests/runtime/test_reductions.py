@@ -232,3 +232,22 @@ def test_a_long_product_of_float32_keeps_its_digits(length: int, columns: int) -
     product = kl.full((1, length), 1.0) @ kl.full((length, columns), 1.0 / 3.0)
     exact = np.float32(length * float(np.float32(1.0 / 3.0)))
     np.testing.assert_array_equal(product.numpy(), np.full((1, columns), exact))
+
+
+@pytest.mark.parametrize("inclusive", [True, False])
+@pytest.mark.parametrize("dtype", [kl.float32, kl.vec2])
+def test_running_sums_of_float32_keep_their_digits(dtype: Any, inclusive: bool) -> None:
+    """Added up one by one in float32, a million thirds would be 1 % off, and 2^24 ones would stop growing."""
+    count, third = 1 << 20, np.float32(1.0 / 3.0)
+    x, out = (
+        kl.full(count, third, dtype=dtype, requires_grad=True),
+        kl.zeros(count, dtype, requires_grad=True),
+    )
+    with kl.Tape() as tape:
+        kl.utils.array_scan(x, out, inclusive)
+    tape.backward(grads={out: kl.full(count, third, dtype=dtype)})
+    sums = (float(third) * np.arange(count + 1)).astype(np.float32)
+    np.testing.assert_array_equal(out.numpy().reshape(count, -1)[:, -1], sums[1:] if inclusive else sums[:-1])
+    np.testing.assert_array_equal(
+        x.grad.numpy().reshape(count, -1)[:, 0], sums[:0:-1] if inclusive else sums[-2::-1]
+    )

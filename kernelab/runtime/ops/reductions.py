@@ -352,10 +352,13 @@ def _compiled(text: str, rows: Array, out: Value | None = None) -> Kernel:
     words = (
         _batched(max(rows.ndim, 2)) if text in (_MATMUL, _MATMUL_32) else _ONE if rows.ndim == 1 else _ROWS
     )
+    is_scan = text in (_SCAN, _EXCLUSIVE_SCAN)
     text = text.strip("\n").format(**words, product=_product(elem))
     name = text.partition("(")[0].removeprefix("def ")
     out = out or elem
     wide = _summed_in(elem) if scalar_of(out) == scalar_of(elem) else with_scalar(elem, scalar_of(out))
+    if is_scan and scalar_of(elem).is_float:  # one sum of all elements, which a float32 does not hold
+        wide = with_scalar(elem, float64)
     return kernels_of(text, f"<{name}>", {"T": elem, "O": out, "W": wide, "BLOCK": BLOCK})[name]
 
 
