@@ -8,6 +8,8 @@ import pytest
 
 import kernelab as kl
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 def f(t: float64):
     {body}

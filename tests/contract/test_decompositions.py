@@ -9,6 +9,8 @@ import kernelab as kl
 from kernelab.lang.types import Mat, float64
 from tests.support.table import Numpy, case_of, cotangents, lanes, tangent
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(3)
 
 

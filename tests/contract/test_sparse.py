@@ -14,6 +14,8 @@ from kernelab.autodiff.jacobians.pattern import Pattern, color_columns, color_st
 from kernelab.autodiff.jacobians.sparse import Compressed, Stars
 from kernelab.autodiff.jacobians.subject import of_function, of_kernel
 
+pytestmark = pytest.mark.slow
+
 CELL = """
 def band(x: array[float], y: array[float]):
     i = tid()

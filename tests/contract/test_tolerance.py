@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import kernelab as kl
 
+pytestmark = pytest.mark.slow
+
 BOTH = pytest.mark.parametrize("fast", [False, True])
 WIDTHS = ("float64", "float32", "float16", "bfloat16")
 
