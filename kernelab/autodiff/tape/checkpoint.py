@@ -9,7 +9,7 @@ what they held, the function runs again on an inner tape, and the adjoints are t
 run that does anything else than the first is an error: no gradient of it could be right.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
@@ -153,9 +153,9 @@ class Signature:
         if self._also is not None:
             self._also.values(elements)
 
-    def returns(self, results: Sequence[array]) -> None:
-        """Add what the function returned, in order."""
-        for elements in results:
+    def hands_on(self, arrays: Iterable[array]) -> None:
+        """Add which arrays are returned, or go to a function of the host, in order."""
+        for elements in arrays:
             self._add(self._layout(elements))
 
     def _look_at(self, elements: array) -> None:
@@ -216,7 +216,7 @@ class Observer(Recorder):
         self, func: Callable[..., Any], arguments: tuple[Any, ...], title: str, results: tuple[array, ...]
     ) -> None:
         """Add the record to the tape."""
-        self.signature.returns(results)
+        self.signature.hands_on(results)
         outside = self.written_outside()
         inside = {target.allocation for target in self._written.values()} - {t.allocation for t in outside}
         created = tuple(r for r in results if not self.signature.is_outside(r))
@@ -314,6 +314,7 @@ class Observer(Recorder):
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Note what a Python function with a derivative of its own has read and returned."""
+        self.signature.hands_on(arrays_in(call.args))
         for elements in arrays_in(call.args):
             self.reads(elements)
         for result in results:
@@ -381,6 +382,7 @@ class Replaying(Recording):
         super().made_from_host(elements, data)
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
+        self.signature.hands_on(arrays_in(call.args))
         for result in results:
             self.signature.values(result)
         super().called_host(call, arguments, results)
@@ -450,7 +452,7 @@ class CheckpointRecord(Flowing):
             with as_the_user_has_it():
                 results = [*arrays_in(self.func(*self.arguments))]
             inner.ends()
-        inner.signature.returns(results)
+        inner.signature.hands_on(results)
         return inner, [elements for elements in results if not inner.signature.is_outside(elements)]
 
 
