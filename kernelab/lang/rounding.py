@@ -6,6 +6,7 @@ The package is optional: without it brain floats are an error that says so.  Mus
 kernels.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -52,6 +53,15 @@ def largest(dtype: np.dtype[Any]) -> float:
     """The largest finite float of a dtype."""
     require(dtype)
     return float(_info(dtype).max)
+
+
+def overflows(number: float, dtype: np.dtype[Any]) -> bool:
+    """Whether a finite number is too large for the floats of a dtype."""
+    try:
+        with np.errstate(over="ignore"):
+            return math.isfinite(number) and not np.isfinite(rounded(np.float64(number), dtype))
+    except OverflowError:  # an int that no float holds
+        return True
 
 
 def widened(values: Any) -> Any:

@@ -200,10 +200,14 @@ def test_a_vector_takes_as_many_numbers_as_it_has(kernels: dict[str, Any], value
         kernels["shift"][1](value, (0, 1, 0, 0), kl.zeros(1, dtype=kl.vec3))
 
 
-def test_a_float_too_large_for_its_parameter_is_infinite(scale: kl.Kernel) -> None:
-    y = kl.zeros(1)
-    scale[1](kl.ones(1), 1e300, y)
-    assert y.list() == [np.inf]
+@pytest.mark.parametrize(("type", "value"), [("float", 1e300), ("float16", 1e6), ("vec3", (0, 1e39, 0))])
+def test_a_float_too_large_for_its_parameter_is_refused(type: str, value: Any) -> None:
+    kernel = kl.compile(f"def f(a: {type}, y: array[{type}]):\n    y[tid()] = a")["f"]
+    y = kl.zeros(1, dtype=getattr(kl, "float32" if type == "float" else type))
+    with pytest.raises(LaunchError, match="holds numbers up to"):
+        kernel[1](value, y)
+    kernel[1](np.full(np.shape(value), np.inf)[()], y)
+    assert np.isinf(y.numpy().astype(float)).all()
 
 
 def test_a_read_only_array_may_be_read_but_not_written(scale: kl.Kernel) -> None:

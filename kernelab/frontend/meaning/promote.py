@@ -5,7 +5,6 @@ becomes that float.  Two float widths, or two int widths, are a mistake.
 """
 
 import ast
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -31,7 +30,7 @@ from kernelab.lang import ops
 from kernelab.lang.build import OF_NOTHING, constant
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
-from kernelab.lang.rounding import largest
+from kernelab.lang.rounding import overflows
 from kernelab.lang.types import (
     Mat,
     Scalar,
@@ -85,7 +84,7 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
         if scalar == int32 and int64.holds(int(number)):
             hint = f"write «int64({number})»"
         raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
-    if scalar.is_float and abs(number) != math.inf and abs(number) > float(largest(scalar.dtype)):
+    if scalar.is_float and overflows(number, scalar.dtype):
         hint = "" if scalar == float64 else "write float64(...)"
         raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
     return constant(number, type)

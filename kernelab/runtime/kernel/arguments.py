@@ -15,14 +15,13 @@ from kernelab.frontend.definitions.kernels import Formal, GenericKernel, KernelD
 from kernelab.host.traced import Origins, untraced
 from kernelab.host.values import refuse_mask
 from kernelab.lang.ir import Var
-from kernelab.lang.rounding import rounded
+from kernelab.lang.rounding import largest, overflows, rounded
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     Array,
     Scalar,
     Type,
     Value,
-    bfloat16,
     float64,
     is_differentiable,
     scalar_of,
@@ -42,7 +41,7 @@ from kernelab.settings import Check
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
     "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q",
-    "float16": "e6x", "float32": "f4x", "float64": "d",
+    "float32": "f4x", "float64": "d",
 }  # fmt: skip
 
 LARGEST = 2.0**127
@@ -240,19 +239,18 @@ class Parameter:
         value = value.item() if isinstance(value, np.generic) else value
         if not isinstance(value, (int, float) if wanted.is_float else int):
             raise self.wrong(described(argument, by_shape=True), _number_hint(argument, wanted), "type")
+        is_large = not abs(value) <= LARGEST
+        shown = "an int of so many digits" if isinstance(value, int) and is_large else str(argument)
+        if wanted.is_float and (is_large or wanted.bits < 32):
+            if overflows(value, wanted.dtype):
+                hint = f"{wanted} holds numbers up to {largest(wanted.dtype):.3g}; infinity is kl.inf"
+                raise self.wrong(shown, hint, "range")
+            return rounded(np.float64(value), wanted.dtype).tobytes().ljust(8, b"\0")
         try:
-            if wanted == bfloat16:
-                return _rounded(float(value), wanted)
             return struct.pack(_FORMATS[wanted.name], value)
         except (struct.error, OverflowError):
-            if wanted.is_float:
-                try:
-                    return _rounded(float(value), wanted)
-                except OverflowError:
-                    raise self.wrong("an int of so many digits", "no float is that large", "range") from None
             limits = np.iinfo(wanted.dtype)
             hint = f"{wanted} holds {limits.min} to {limits.max}"
-            shown = str(argument) if abs(value) < 2**70 else "an int of so many digits"
             raise self.wrong(shown, hint, "range") from None
 
     def _components(self, argument: Any, wanted: Value) -> bytes:
@@ -299,12 +297,6 @@ def _number_hint(argument: Any, wanted: Scalar) -> str:
     if isinstance(argument, np.ndarray):
         return "pass one of its elements"
     return f"pass a {'float' if wanted.is_float else 'int'}"
-
-
-def _rounded(number: float, wanted: Scalar) -> bytes:
-    with np.errstate(over="ignore"):
-        value = rounded(np.float64(number), wanted.dtype)
-    return value.tobytes().ljust(8, b"\0")
 
 
 # --------------------------------------------------------------------------------------------------- calling

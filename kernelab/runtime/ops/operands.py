@@ -43,7 +43,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.conversion import described, element, scalar_of_dtype
+from kernelab.runtime.context.conversion import converted, described, element, scalar_of_dtype
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import closure
@@ -236,6 +236,8 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
     if isinstance(number, int) and scalar.is_int and not scalar.holds(number):
         raise KernelValueError.of(f"{number} does not fit {scalar}", "range")
+    if isinstance(number, float) and scalar.is_float:
+        converted(np.asarray(number), scalar)
     return follow(scalar(number), value)
 
 
