@@ -202,3 +202,13 @@ def test_a_kernel_that_writes_nothing_cannot_be_compared(launched: dict[str, Any
         kl.errors.KernelValueError, match=r"there is nothing that the kernel writes\n  hint: write dim=n"
     ):
         kl.teach.check(halve, double, inputs=[kl.ones(3)], **launched)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [([[1, 2], [3, 4]], [1, 2, 3, 4]), ([1, [2, 3]], [[1, 2], 3]), (([1.0], 2.0, 3.0), ([1.0, 2.0], [3.0]))],
+)
+def test_lists_of_other_lists_are_not_the_same(answer: Any, expected: Any) -> None:
+    with pytest.raises(kl.teach.NotYet):
+        kl.teach.check(answer, expected)
+    kl.teach.check(answer, answer)

@@ -99,7 +99,7 @@ def check(
         raise _blank(name, hints)
     largest = max((_largest(leaf) for one in compared for leaf in _leaves(one.expected)), default=0.0)
     room = max(1e-6, (1e-7 if of is None else 1e-6) * largest)
-    wrong = [one for one in compared if not _agrees(one, tolerance, room)]
+    wrong = [one for one in compared if not _agrees(one.found, one.expected, tolerance, room)]
     if wrong:
         _failures[stage] += 1
         raise _wrong(name, wrong, len(compared), hints[: _failures[stage]], len(hints))
@@ -225,13 +225,15 @@ def _largest(leaf: Any) -> float:
     return float(np.max(numbers, initial=0.0, where=np.isfinite(numbers)))
 
 
-def _agrees(one: _Comparison, tolerance: float, room: float) -> bool:
-    """Whether two values are the same: numbers nearly, all else exactly."""
-    actual, expected = _leaves(one.found), _leaves(one.expected)
-    if len(actual) != len(expected):
-        mine, theirs = _whole(one.found), _whole(one.expected)
-        return mine is not None and theirs is not None and _is_near(mine, theirs, tolerance, room)
-    return all(_is_near(mine, theirs, tolerance, room) for mine, theirs in zip(actual, expected, strict=True))
+def _agrees(found: Any, expected: Any, tolerance: float, room: float) -> bool:
+    """Whether two values are the same: numbers nearly, all else exactly; lists part by part."""
+    if isinstance(found, tuple | list) and isinstance(expected, tuple | list) and len(found) == len(expected):
+        pairs = zip(found, expected, strict=True)
+        return all(_agrees(mine, theirs, tolerance, room) for mine, theirs in pairs)
+    mine, theirs = _whole(found), _whole(expected)
+    if mine is None or theirs is None:
+        return bool(type(found) is type(expected) and found == expected)
+    return _is_near(mine, theirs, tolerance, room)
 
 
 def _whole(value: Any) -> Any:
@@ -244,8 +246,6 @@ def _whole(value: Any) -> Any:
 
 
 def _is_near(mine: Any, theirs: Any, tolerance: float, room: float) -> bool:
-    if not isinstance(mine, np.ndarray) or not isinstance(theirs, np.ndarray):
-        return bool(type(mine) is type(theirs) and mine == theirs)
     if mine.shape != theirs.shape:
         return False
     if mine.dtype.kind in "iu" and theirs.dtype.kind in "iu":
