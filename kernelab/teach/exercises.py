@@ -232,7 +232,8 @@ def _agrees(found: Any, expected: Any, tolerance: float, room: float) -> bool:
         return all(_agrees(mine, theirs, tolerance, room) for mine, theirs in pairs)
     mine, theirs = _whole(found), _whole(expected)
     if mine is None or theirs is None:
-        return bool(type(found) is type(expected) and found == expected)
+        is_single = not isinstance(found, tuple | list)
+        return is_single and bool(type(found) is type(expected) and found == expected)
     return _is_near(mine, theirs, tolerance, room)
 
 
