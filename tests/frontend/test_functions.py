@@ -335,6 +335,14 @@ def kernel(x: array[float], v: array[vec2]):
     assert ran(text, **given)["x"].tolist() == [5 + 0.5 + 6 + 2 + 4, 12 + 8, -8]
 
 
+def test_the_overload_that_needs_no_default_is_called() -> None:
+    with_default = "@func\ndef f(a: float, b: float = 2.0):\n    return a * b\n"
+    without = "@func\ndef f(a: float):\n    return a\n"
+    kernel = "def kernel(x: array[float]):\n    x[0] = f(3.0)\n    x[1] = f(3.0, 5.0)\n"
+    for text in (with_default + without, without + with_default):
+        assert ran(text + kernel, x=np.zeros(2, np.float32))["x"].tolist() == [3, 15]
+
+
 def test_a_call_that_no_overload_fits_is_a_mistake() -> None:
     found = error(OVERLOADS + "def kernel(x: array[float], d: array[float64]):\n    x[0] = size(d[0])\n")
     assert found.message == "no size takes (float64)"

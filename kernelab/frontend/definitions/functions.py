@@ -365,9 +365,9 @@ class Overloads(UserFunction):
 
     def chosen(self, arguments: Arguments) -> UserFunction | None:
         """The function that a call with these arguments means, None if there is none."""
-        levels = [(_fit(member.signature(), arguments), member) for member in self.members]
-        best = max((level for level, _ in levels), default=0)
-        return next(member for level, member in levels if level == best) if best else None
+        fits = [(_fit(member.signature(), arguments), -len(member.signature())) for member in self.members]
+        best = max(fits)  # of those that fit as well, one that needs the fewest defaults
+        return self.members[fits.index(best)] if best[0] else None
 
 
 def _fit(parameters: Sequence[Parameter], arguments: Arguments) -> int:
