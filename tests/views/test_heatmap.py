@@ -123,3 +123,14 @@ def test_a_dict_of_jacobians_shows_itself(found: Any, capsys: pytest.CaptureFixt
 def test_a_nan_that_was_computed_is_told_from_zero() -> None:
     parts = [heatmap.Panel("x", "y", np.array([[np.nan, 0.0]]), np.array([[True, True]]))]
     assert heatmap.text_lines(parts)[1] == "  nan    ."
+
+
+def test_exponents_show_ones_as_no_zeros_and_of_a_bin_its_largest_entry() -> None:
+    wide = np.zeros((1, 2 * heatmap.MOST_CELLS))
+    wide[0, :4] = 1e-12, 10.0, 0.0, 1e-3
+    for values, shown in ((np.eye(2), [[0, None], [None, 0]]), (wide, [[1, -3]])):
+        panels = heatmap.panels({(0, 0): values})
+        (axis, *_) = heatmap.figure(panels, heatmap.Style(log_scale=True)).axes
+        drawn = axis.images[0].get_array()
+        assert drawn[: len(shown), : len(shown[0])].tolist() == shown
+        assert len(axis.images) == 1 and drawn.count() == 2  # all else is white

@@ -98,28 +98,23 @@ def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
         drawn.colorbar(images[0], ax=axes, shrink=0.85, label="log10 of the size" if style.log_scale else "")
     if style.title:
         drawn.suptitle(style.title)
-    if legend := _legend(parts, style):
+    if legend := _legend(parts):
         drawn.supxlabel(legend, fontsize=8)
     return drawn
 
 
-def _shown(panel: Panel, style: Style) -> Values:
-    values = panel.values.astype(np.float64)
+def _scaled(values: Values, style: Style) -> Values:
+    """The values, or the exponents of their sizes."""
     if not style.log_scale:
         return values
     with np.errstate(divide="ignore"):
         return np.asarray(np.log10(np.abs(values)))
 
 
-def _is_infinite(shown: Values, style: Style) -> Values:
-    """Mask of values that are infinite or NaN; the logarithm of a zero is neither."""
-    return np.asarray(np.isnan(shown) | (np.isposinf(shown) if style.log_scale else np.isinf(shown)))
-
-
-def _legend(parts: Sequence[Panel], style: Style) -> str:
+def _legend(parts: Sequence[Panel]) -> str:
     """The legend of black and hatched cells, where there are any."""
     lines = []
-    if any((p.evaluated & _is_infinite(_shown(p, style), style)).any() for p in parts):
+    if any((p.evaluated & ~np.isfinite(p.values)).any() for p in parts):
         lines.append("in the colour of this text: infinite or not a number")
     if not all(p.evaluated.all() for p in parts):
         lines.append("hatched: not computed")
@@ -127,7 +122,7 @@ def _legend(parts: Sequence[Panel], style: Style) -> str:
 
 
 def _largest(panel: Panel, style: Style) -> float:
-    values = _shown(panel, style)
+    values = _scaled(panel.values.astype(np.float64), style)
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
@@ -135,16 +130,18 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
-    values = _shown(panel, style)
+    values = panel.values.astype(np.float64)
     rows, columns = values.shape
     binned, evaluated = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated, MOST_CELLS)
     colours = colormaps[style.colormap].with_extremes(bad="white")
     top = limit or 1.0
     low = 0.0 if style.positive else -top
     drawn = {"extent": (-0.5, columns - 0.5, rows - 0.5, -0.5), "aspect": "auto", "interpolation": "nearest"}
-    nothing = ~evaluated | (binned == 0) | ~np.isfinite(binned)
-    image = axis.imshow(np.ma.masked_where(nothing, binned), cmap=colours, vmin=low, vmax=top, **drawn)
-    infinite = evaluated & _is_infinite(binned, style)
+    infinite = evaluated & ~np.isfinite(binned)
+    nothing = ~evaluated | (binned == 0) | infinite
+    image = axis.imshow(
+        np.ma.masked_where(nothing, _scaled(binned, style)), cmap=colours, vmin=low, vmax=top, **drawn
+    )
     if infinite.any():
         undefined = np.ma.masked_where(~infinite, np.ones(binned.shape))
         axis.imshow(undefined, cmap="gray", vmin=1, vmax=2, **drawn)
