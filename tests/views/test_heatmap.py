@@ -1,5 +1,6 @@
 """Heatmaps of Jacobians: as figures and as text."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from IPython.lib.pretty import pretty
 
 import kernelab as kl
 from kernelab.errors import GradientError
-from kernelab.views.checks import heatmap
+from kernelab.views.checks import heatmap, sparsity
 from kernelab.views.pages import display, figures
 
 K = kl.compile(
@@ -134,3 +135,21 @@ def test_exponents_show_ones_as_no_zeros_and_of_a_bin_its_largest_entry() -> Non
         drawn = axis.images[0].get_array()
         assert drawn[: len(shown), : len(shown[0])].tolist() == shown
         assert len(axis.images) == 1 and drawn.count() == 2  # all else is white
+
+
+def test_in_a_plain_matrix_only_rows_of_nan_were_not_computed() -> None:
+    values = np.eye(4)
+    values[0, 2], values[1] = math.nan, math.nan
+    (axis, *_) = heatmap.figure(heatmap.panels({(0, 0): values})).axes
+    drawn, undefined = (image.get_array() for image in axis.images)
+    assert drawn.mask[0].tolist() == [False, True, True, True]
+    assert [tuple(cell) for cell in np.argwhere(~undefined.mask)] == [(0, 2)]
+    assert [(patch.get_y(), patch.get_height()) for patch in axis.patches] == [(0.5, 1)]
+
+
+def test_what_was_not_computed_is_no_entry() -> None:
+    x, y = kl.full(4, 2.0, requires_grad=True), kl.zeros(4)
+    found = kl.autograd.jacobian(K["long"], 4, [x], [y], max_outputs_per_var=2)
+    assert found[0, 0].nnz == 3
+    (spy,) = sparsity.spies(found, color_groups=False)
+    assert spy.describe() == "d y / d x   2 x 4 of 4 x 4, 3 of 8 entries"

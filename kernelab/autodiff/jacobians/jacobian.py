@@ -84,14 +84,18 @@ class Jacobian:
 
     @property
     def nnz(self) -> int:
-        """The number of stored entries; of a dense matrix, the number of nonzero entries."""
-        return int(np.count_nonzero(self.numpy())) if self.entries is None else len(self.entries.data)
+        """The number of stored entries; of a dense matrix, the number of nonzero ones that were computed."""
+        return int(np.count_nonzero(self.computed)) if self.entries is None else len(self.entries.data)
 
     @property
     def is_zero(self) -> bool:
         """Whether all entries that were computed are 0."""
-        computed = self.numpy()[: self.rows, : self.columns] if self.entries is None else self.entries.data
-        return not np.any(computed)
+        return not np.any(self.computed if self.entries is None else self.entries.data)
+
+    @property
+    def computed(self) -> Values:
+        """The part of the matrix that was computed."""
+        return self.numpy()[: self.rows, : self.columns]
 
     @property
     def evaluated(self) -> Values:

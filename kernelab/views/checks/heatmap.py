@@ -68,7 +68,8 @@ def _panel(key: Any, value: Any, labels: Labels) -> Panel:
     values = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     sides = zip(key, labels, strict=True)
     names = [side[k] if isinstance(k, int) and k < len(side) else str(k) for k, side in sides]
-    return Panel(names[0], names[1], values, ~np.isnan(values))
+    is_missing = np.isnan(values).all(axis=1, keepdims=True)  # so a Jacobian has rows that were left out
+    return Panel(names[0], names[1], values, np.broadcast_to(~is_missing, values.shape))
 
 
 # ------------------------------------------------------------------------------------------ a figure
@@ -145,18 +146,25 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
     if infinite.any():
         undefined = np.ma.masked_where(~infinite, np.ones(binned.shape))
         axis.imshow(undefined, cmap="gray", vmin=1, vmax=2, **drawn)
-    count_rows, count_columns = panel.evaluated.any(1).sum(), panel.evaluated.any(0).sum()
     hatched: dict[str, Any] = {"facecolor": "0.85", "edgecolor": "0.6", "hatch": "///", "lw": 0}
-    if columns > 0 and rows > count_rows:
-        axis.add_patch(Rectangle((-0.5, count_rows - 0.5), columns, rows - count_rows, **hatched))
-    if columns > count_columns and count_rows > 0:
-        axis.add_patch(Rectangle((count_columns - 0.5, -0.5), columns - count_columns, count_rows, **hatched))
+    is_known, is_reached = (np.asarray(panel.evaluated.any(axis)) for axis in (1, 0))
+    for row, count in _runs(~is_known):
+        axis.add_patch(Rectangle((-0.5, row - 0.5), columns, count, **hatched))
+    for row, count in _runs(is_known):
+        for column, wide in _runs(~is_reached):
+            axis.add_patch(Rectangle((column - 0.5, row - 0.5), wide, count, **hatched))
     _lines(axis, panel)
     figures.whole_ticks(axis)
     axis.set_label(_key(panel))
     axis.set_xlabel(panel.input)
     axis.set_ylabel(panel.output)
     return image
+
+
+def _runs(mask: Values) -> list[tuple[int, int]]:
+    """Where the stretches of a mask begin, and how long they are."""
+    ends = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [(int(start), int(end - start)) for start, end in ends.reshape(-1, 2)]
 
 
 def _lines(axis: Any, panel: Panel) -> None:

@@ -30,7 +30,10 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Spy:
-    """A pattern with the group of each entry, counted from 0; `groups` is 0 where none are shown."""
+    """A pattern with the group of each entry, counted from 0; `groups` is 0 where none are shown.
+
+    Of a matrix of which not all was computed, it is the pattern of what was; `whole` is the shape of all.
+    """
 
     input: str
     output: str
@@ -40,6 +43,7 @@ class Spy:
     group: Values
     groups: int
     by: str
+    whole: tuple[int, int]
 
     @property
     def title(self) -> str:
@@ -70,7 +74,10 @@ class Spy:
         """A sentence on the subject of the picture."""
         count = f"{len(self.rows):,} of {self.shape[0] * self.shape[1]:,} entries"
         groups = f", {self.in_groups}" if self.groups else ""
-        return f"{self.title}   {self.shape[0]} x {self.shape[1]}, {count}{groups}"
+        size = "{} x {}".format(*self.shape) + (
+            " of {} x {}".format(*self.whole) if self.shape != self.whole else ""
+        )
+        return f"{self.title}   {size}, {count}{groups}"
 
 
 def spies(jacobians: Mapping[Any, Any], color_groups: bool) -> list[Spy]:
@@ -79,16 +86,16 @@ def spies(jacobians: Mapping[Any, Any], color_groups: bool) -> list[Spy]:
 
 def _spy(jacobian: Jacobian, color_groups: bool) -> Spy:
     if jacobian.entries is None:
-        rows, columns = np.nonzero(jacobian.numpy())
+        rows, columns = np.nonzero(jacobian.computed)
     else:
         rows = np.repeat(np.arange(jacobian.shape[0]), np.diff(jacobian.entries.row_starts))
         columns = np.asarray(jacobian.entries.columns, np.int64)
-    names, shape = (jacobian.input.label, jacobian.output.label), jacobian.shape
+    names, shape = (jacobian.input.label, jacobian.output.label), (jacobian.rows, jacobian.columns)
     if not color_groups or not len(rows):
-        return Spy(*names, rows, columns, shape, np.zeros(len(rows), np.int64), 0, "")
+        return Spy(*names, rows, columns, shape, np.zeros(len(rows), np.int64), 0, "", jacobian.shape)
     runs = Compressed(Pattern(rows.astype(np.int32), columns.astype(np.int32), shape))
     colors, at, by = (runs.columns, columns, "columns") if runs.is_by_columns else (runs.rows, rows, "rows")
-    return Spy(*names, rows, columns, shape, colors[at].astype(np.int64), int(runs.lanes), by)
+    return Spy(*names, rows, columns, shape, colors[at].astype(np.int64), int(runs.lanes), by, jacobian.shape)
 
 
 def figure(parts: Sequence[Spy], title: str | None = None) -> Any:
