@@ -355,3 +355,27 @@ def test_a_kink_of_any_operation_can_be_told() -> None:
         event = blame.Event(stmt, np.arange(len(result)), tuple(points), result)
         told = blame._told(event, np.ones(result.shape, dtype=bool))
         assert told.startswith(f"{blame._called(stmt)} of "), case.name
+
+
+def test_at_a_jump_rounding_may_take_the_adjoint_where_nothing_was_kept() -> None:
+    """The values that loops overwrite are kept for the way that the primal went."""
+    text = """def overwriting(x: array[float64], z: array[float64], y: array[float64]):
+        i = tid()
+        s = x[i]
+        if s * s >= s * 1.5:
+            for k in range(3):
+                z[i] = z[i] * z[i]
+                y[i] += z[i]
+        else:
+            for k in range(2):
+                z[i] = z[i] * z[i]
+                y[i] += z[i]
+        y[i] += (1.0 + 1e-9 * s) - 1.0"""
+    x, z, y = (
+        kl.array(values, dtype=float64, requires_grad=True)
+        for values in (np.full(8, 1.5), np.linspace(0.1, 0.9, 8), np.zeros(8))
+    )
+    kernel = kl.compile(text)["overwriting"]
+    report = kl.autograd.gradcheck(kernel, 8, [x, z], [y], raise_exception=False, show_summary=False)
+    assert report.worst().verdict == "kink"
+    assert "`>=` of 2.25 and 2.25" in report.worst().explanation
