@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import KernelTypeError, KernelValueError, KernelWarning
+from kernelab.errors import KernelSyntaxError, KernelTypeError, KernelValueError, KernelWarning
 
 
 @kl.struct
@@ -255,3 +255,19 @@ def test_what_a_file_defined_is_what_runs_though_the_file_is_changed_or_gone(
         kl.launch(module.both, 2, [x, y])
     tape.backward(grads={y: kl.ones(2)})
     assert (y.list(), x.grad.list()) == ([4.0, 10.0], [3.0, 3.0])
+
+
+@pytest.mark.parametrize("later", ["def twice(v):\n    return v * 3.0\n", "# moved\n{}", "def twice(v"])
+def test_a_plain_function_of_a_file_that_was_written_anew_is_refused(later: str, tmp_path: Path) -> None:
+    file, text = tmp_path / "of_a_file.py", "def twice(v):\n    return v * 2.0\n\nhalf = lambda v: v * 0.5\n"
+    file.write_text(text)
+    spec = spec_from_file_location("of_a_file", file)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x = kl.array([1.0, 2.0])
+    assert kl.map(module.half, x).list() == [0.5, 1.0]
+    file.write_text(later.format(text))
+    with pytest.raises(KernelSyntaxError, match=r"of_a_file.py has changed since twice was imported"):
+        kl.map(module.twice, x)
+    assert kl.map(module.half, x).list() == [0.5, 1.0]  # it is known by now

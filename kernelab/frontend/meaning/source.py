@@ -9,7 +9,9 @@ import linecache
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -183,18 +185,35 @@ def refuse_other_text(function: Callable[..., Any]) -> None:
     """Raise OSError where the text that Python keeps is not what the function was made of.
 
     Text that is not in a file goes by a name like `<string>`, which other text may have, too: from Python
-    3.13 on, what `exec` runs under `python -c` is looked for in the text of the command line.
+    3.13 on, what `exec` runs under `python -c` is looked for in the text of the command line.  Raises
+    KernelSyntaxError where the file of a module has been written anew since it was imported.
     """
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None or code.co_filename not in ("<string>", "<stdin>"):
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None)
+    if code is None or plain in _KEPT:
         return
-    text = "".join(linecache.getlines(code.co_filename))
-    try:
-        compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
-    except SyntaxError:
-        raise OSError from None
-    if code not in codes_of(compiled):
+    is_nameless = code.co_filename in ("<string>", "<stdin>")
+    module = plain.__globals__
+    is_in_file = code.co_filename == module.get("__file__")
+    # Other loaders may change what they compile, as that of pytest does.
+    if not is_nameless and not (is_in_file and type(module.get("__loader__")) is SourceFileLoader):
+        return
+    linecache.checkcache(code.co_filename)
+    if code in _codes_in("".join(linecache.getlines(code.co_filename)), code.co_filename):
+        return
+    if is_nameless:
         raise OSError
+    message = f"{label_of(code.co_filename)} has changed since {plain.__name__} was imported from it"
+    raise KernelSyntaxError.of(message, "source", "import it anew: importlib.reload(module)")
+
+
+@lru_cache(16)
+def _codes_in(text: str, file: str) -> frozenset[CodeType]:
+    """The code of all that is defined in a text; of none where it is not Python."""
+    try:
+        return frozenset(codes_of(compile(text, file, "exec", dont_inherit=True)))
+    except SyntaxError:
+        return frozenset()
 
 
 def codes_of(code: CodeType) -> Iterator[CodeType]:
