@@ -333,6 +333,35 @@ def test_results_with_names_come_back_as_such() -> None:
     close(kl.func.vmap(function)(kl.ones((2, 3))).second["third"], np.full((2, 3), 3.0))
 
 
+STRUCTS = """
+class Both:
+    a: float64
+    v: vec2d
+
+def both(x: float64, w: float64):
+    return Both(x * x, vec2d(w, x * w))
+"""
+
+
+@pytest.mark.parametrize("as_struct", [True, False])
+def test_cotangents_of_a_struct_are_a_struct_or_a_dict_by_its_fields(as_struct: bool) -> None:
+    made = kl.compile(STRUCTS)
+    x, w = np.float64(2.0), np.float64(3.0)
+    v = kl.array([kl.vec2d(0.0, 1.0)], dtype=kl.vec2d)
+    bars = {"v": v, "a": kl.array([1.0], dtype=kl.float64)}
+    cotangents = made["Both"](1.0, kl.vec2d(0.0, 1.0)) if as_struct else bars
+    assert kl.func.vjp(made["both"], x, w)[1](cotangents) == (7.0, 2.0)
+    pull = kl.func.vjp(lambda x, w: (made["both"](x, w), made["both"](w, x)), x, w)[1]
+    assert pull((None, cotangents)) == (3.0, 8.0)
+
+
+def test_the_structs_of_all_lanes_are_a_dict_by_their_fields() -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=kl.float64)
+    found = kl.func.vmap(kl.compile(STRUCTS)["both"], in_dims=(0, None))(x, 2.0)
+    assert found["a"].list() == [1.0, 4.0, 9.0]
+    assert found["v"].numpy().tolist() == [[2.0, 2.0], [2.0, 4.0], [2.0, 6.0]]
+
+
 # ------------------------------------------------------------------- functions that are not what they were
 
 

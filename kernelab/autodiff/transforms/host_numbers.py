@@ -208,7 +208,10 @@ def lanes_of_values(func: Callable[..., Any], args: Sequence[Any], result: Any) 
     lanes = [arg for arg in args if isinstance(arg, array) and arg.ndim == 1]
     if kernel_function(func) is None or any(isinstance(arg, array) and arg.ndim > 1 for arg in args):
         return result
-    if isinstance(result, tuple | list):
-        return type(result)([lanes_of_values(func, args, part) for part in result])
-    shape = result.shape[:1] + tuple(n for n in result.shape[1:] if n > 1)
-    return reshaped(result, shape) if lanes else result
+    return mapped(result, _as_lanes) if lanes else result
+
+
+def _as_lanes(part: Any) -> Any:
+    if not isinstance(part, array):
+        return part
+    return reshaped(part, part.shape[:1] + tuple(n for n in part.shape[1:] if n > 1))

@@ -143,8 +143,15 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
 
 
 def in_order_of(value: Any, result: Any) -> Any:
-    """Cotangents with each dict in the order of that of the result; GradientError where names differ."""
-    if isinstance(value, dict) or (isinstance(result, dict) and value is not None):
+    """Cotangents with each dict in the order of that of the result; GradientError where names differ.
+
+    A dict by the names of fields stands for a struct, None for zeros in all that is there.
+    """
+    if value is None and result is not None:
+        return [None for _ in _leaves(result, "")]
+    if isinstance(value, dict) and is_struct(result):
+        result = {name: part for name, _, part in fields(result)}
+    if isinstance(value, dict) or isinstance(result, dict):
         if not isinstance(value, dict) or not isinstance(result, dict) or value.keys() != result.keys():
             raise _other_names(value, result)
         return {name: in_order_of(value[name], part) for name, part in result.items()}
@@ -167,13 +174,15 @@ def _with_names(value: Any) -> str:
 
 def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
     """The arrays in a tree of cotangents, in order, and None where there is none."""
-    parts = value.values() if isinstance(value, dict) else value
     if isinstance(value, np.ndarray | np.generic | int | float):
         message = f"a cotangent for {name_of(func)} is {a_thing(value)}, not an array of kernelab"
         raise refusal(GradientError, message, "cotangents", "write kl.array(...) around it, with its dtype")
+    if is_struct(value):
+        return [*parts(value)]
     if not isinstance(value, tuple | list | dict):
         return [None] if value is None else [*leaves(value, func)]
-    return [leaf for part in parts for leaf in cotangents_of(part, func)]
+    several = value.values() if isinstance(value, dict) else value
+    return [leaf for part in several for leaf in cotangents_of(part, func)]
 
 
 def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
