@@ -227,10 +227,23 @@ def test_host_data_is_refused() -> None:
         kl.func.grad(_named_f(lambda x: kl.array([x.numpy().sum()], dtype=float)))(x)
 
 
-def test_a_result_that_does_not_follow_names_where_the_values_end() -> None:
+@pytest.mark.parametrize(
+    "last",
+    [
+        lambda y, w: kl.map(kl.sin, y),  # the end
+        lambda y, w: w.assign(y),  # the end
+        lambda y, w: w.__setitem__(slice(1, 3), y[1:]),  # the end
+        lambda y, w: kl.copy(w, y),  # the end
+        lambda y, w: kl.clone(y),  # the end
+        lambda y, w: y[::2].contiguous(),  # the end
+    ],
+)
+def test_a_result_that_does_not_follow_names_where_the_values_end(last: Any) -> None:
+    outside = kl.zeros(3)
+
     def f(x: Any) -> Any:
         y = kl.map(kl.sin, x)
-        kl.map(kl.sin, y)  # the end
+        last(y, outside)
         return kl.ones(1)
 
     with pytest.raises(GradientError) as refused:

@@ -61,6 +61,7 @@ class Move(Simple):
     dest: array
     src: array
     add: bool
+    place: Place
 
     @property
     def read(self) -> Sequence[array]:
@@ -90,7 +91,6 @@ class CopyRecord(Move):
     """A copy, clone or assignment on a tape."""
 
     how: str
-    place: Place
 
     @property
     def title(self) -> str:

@@ -375,7 +375,7 @@ class Recording(Witness, Recorder):
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""
         pairs = zip(leaves_of(dest), leaves_of(src), strict=True)
-        copies = [CopyRecord(a, b, False, how, caller()) for a, b in pairs if is_differentiable(a.dtype)]
+        copies = [CopyRecord(a, b, False, caller(), how) for a, b in pairs if is_differentiable(a.dtype)]
         if copies:
             if src.allocation is not dest.allocation:
                 self.provenance.look_again(src, len(self.records))

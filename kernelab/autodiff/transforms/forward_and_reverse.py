@@ -198,7 +198,7 @@ class Explaining(Level):
 
     def _pass_move(self, dest: array, src: array, add: bool) -> None:
         if src.allocation in self._ended:
-            self.entries.append(Move(dest, src, add))
+            self.entries.append(Move(dest, src, add, caller()))
             self._ended.add(dest.allocation)
 
 
@@ -265,7 +265,7 @@ class Reverse(Explaining):
         self.parent.move(dest, src, add)
         touched = dest.allocation in self.tracked or src.allocation in self.tracked
         if touched and is_differentiable(dest.dtype):
-            self.entries.append(Move(dest, src, add))
+            self.entries.append(Move(dest, src, add, caller()))
             self._track(dest.allocation)
         else:
             self._pass_move(dest, src, add)
@@ -442,6 +442,6 @@ class Forward(Explaining):
         self.parent.move(dest, src, add)
         if dest.allocation in self.dots or src.allocation in self.dots:
             self.parent.move(self.dot(dest), self.dot(src), add)
-            self.entries.append(Move(dest, src, add))
+            self.entries.append(Move(dest, src, add, caller()))
         else:
             self._pass_move(dest, src, add)
