@@ -202,11 +202,12 @@ def gradcheck(
 ) -> GradcheckReport:
     r"""Check that the adjoint of a kernel or Python function is its derivative, entry by entry.
 
-    `function`, `dim`, `inputs`, `outputs` and `input_output_mask` are those of `jacobian`.  The differences
-    are taken of a float64 build, with a step of `eps`.  An entry passes if the adjoint in float64 is within a
-    100,000th of the difference, or within what differences cannot resolve, measured against the row and
-    column of the entry, and if the adjoint as it runs is that in float64 up to the rounding of its precision.
-    With `atol` or `rtol` it passes if ``|adjoint - difference| <= atol + rtol |difference|``.
+    `function`, `dim`, `inputs`, `outputs` and `input_output_mask` are those of `jacobian`; what the outputs
+    begin with is varied too, where they have `requires_grad` and may be read.  The differences are taken of a
+    float64 build, with a step of `eps`.  An entry passes if the adjoint in float64 is within a 100,000th of
+    the difference, or within what differences cannot resolve, measured against the row and column of the
+    entry, and if the adjoint as it runs is that in float64 up to the rounding of its precision.  With `atol`
+    or `rtol` it passes if ``|adjoint - difference| <= atol + rtol |difference|``.
     `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array
     are checked.  Rules that users wrote have to be linear besides, and the tangent that of the adjoint.
 

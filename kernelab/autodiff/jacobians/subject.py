@@ -6,7 +6,7 @@ Arguments keep their values, gradients and versions; nothing is recorded.
 import inspect
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +36,10 @@ from kernelab.runtime.ops.indexed import indexedarray
 
 Key = int | str
 """How a result names an argument: by its position in the list given; the field of a struct by its name."""
+
+
+CHECKS = ("gradcheck", "taylor_test")
+"""What compares derivatives, and does not give them to its caller."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +175,10 @@ def outside_transforms(what: str) -> Iterator[None]:
 
 
 def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any], what: str) -> Subject:
-    """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed."""
+    """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed.
+
+    Checks also vary what the outputs begin with that the kernel reads.
+    """
     values, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
     kernel = kernel.of_arguments(values)
     bind(kernel, list(values), [])  # a wrong argument is refused as a launch refuses it
@@ -197,6 +204,9 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     only_changed = {var.hint for var in effects.changed - effects.reads}
     sources = [v for v in variables if v.label in names[:count] and v.label not in only_changed]
     sources = [v for v in sources if v.elements.requires_grad]
+    if what in CHECKS:
+        read = {var.hint for var in effects.reads} & {*names[count:]}
+        sources += _begun_with(v for v in variables if v.label in read)
     listed = set(names[count:]) or {var.hint for var in effects.changed}
     targets = [v for v in variables if v.label in listed]
     if not outputs:
@@ -210,6 +220,12 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     grid = grid_of(dim).extents
     arguments = tuple(named.values())
     return Subject(kernel.name, arguments, tuple(sources), tuple(targets), run, kernel.beside, kernel, grid)
+
+
+def _begun_with(outputs: Iterable[Variable]) -> list[Variable]:
+    """What outputs with gradients begin with, as inputs; where that is not finite, nobody is to read it."""
+    found = [v for v in outputs if v.elements.requires_grad and np.isfinite(v.elements.host()).all()]
+    return [Variable(v.label, v.label, v.elements) for v in found]
 
 
 def _borrowed(kernel: Kernel, values: list[Any]) -> dict[str, Any]:
@@ -243,7 +259,10 @@ def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
 def of_function(
     function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], what: str
 ) -> Subject:
-    """A call of a Python function, which returns arrays, or fills those given as `outputs`."""
+    """A call of a Python function, which returns arrays, or fills those given as `outputs`.
+
+    Checks also vary what the outputs begin with: the function may read it.
+    """
     facts, count = _beside(function), len(inputs) + len(outputs)
     signature = _signature(function, facts)
     labels = _labels(signature, count)
@@ -263,6 +282,8 @@ def of_function(
             raise refusal(KernelTypeError, message, what)
     targets = tuple(Variable(k, labels[len(inputs) + k], value) for k, value in enumerate(outputs))
     takes_outputs = _takes(signature, count)
+    if what in CHECKS and takes_outputs:
+        sources += _begun_with(targets)
 
     def run(arguments: list[Any]) -> Any:
         return function(*(arguments if takes_outputs else arguments[: len(inputs)]))
