@@ -349,6 +349,46 @@ def test_a_call_that_no_overload_fits_is_a_mistake() -> None:
     assert found.related[0].message == "the first size is defined here"
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "call", "shown"),
+    [
+        ("t: float", "t: float", "f(x[0])", "float32"),
+        ("t: float", "t: float", "f(1.0)", "float"),
+        ("t: float", "t: float", "f(1)", "int"),
+        ("t: float", "other: float32", "f(x[0])", "float32"),
+        ("t: float, u: float", "t: float, u: float = 2.0", "f(x[0], u=1.0)", "float32, float"),
+        ("t: float, u: int = 2", "t: float, v: float = 2.0", "f(t=x[0])", "float32"),
+        ("t: vec2", "t: vector(2, float)", "f(vec2(1.0, 2.0))", "vec2"),
+        ("t: array[float]", "t: array1d[float]", "f(x)", "array[float32]"),
+    ],
+)
+def test_a_call_that_two_overloads_fit_is_a_mistake(first: str, second: str, call: str, shown: str) -> None:
+    defs = f"def f({first}):\n    return 1.0\ndef f({second}):\n    return -1.0\n"
+    found = error(f"{defs}def kernel(x: array[float]):\n    x[0] = {call}\n")
+    assert found.message == f"2 definitions of f take ({shown})"
+    assert [(one.message, one.span.line) for one in found.related] == [
+        ("one f is defined here", 1),
+        ("one f is defined here", 3),
+    ]
+
+
+def test_a_call_that_only_one_of_two_overloads_fits_is_none() -> None:
+    text = """
+def f(t: float, u: float = 2.0) -> float:
+    return 1.0
+def f(t: float, v: int) -> float:
+    return 2.0
+def f(t: Any) -> float:
+    return 3.0
+
+def kernel(x: array[float]):
+    x[0] = f(x[0], 1.0)
+    x[1] = f(x[0], 1)
+    x[2] = f(vec2(1.0, 2.0))
+"""
+    assert ran(text, x=np.zeros(3, np.float32))["x"].tolist() == [1.0, 2.0, 3.0]
+
+
 def test_a_mistake_in_one_overload_is_told() -> None:
     text = "@func\ndef f(x: int):\n    return wrong\n@func\ndef f(x: float):\n    return x\n"
     assert error(text).message.startswith("the name wrong is not known")

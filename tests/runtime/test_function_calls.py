@@ -106,6 +106,9 @@ def test_the_definition_is_chosen_by_the_arguments() -> None:
     assert (f(1.0), f(kl.vec2(1.0, 2.0))) == (1, 2)
     with pytest.raises(kl.KernelError, match="function `f` has no definition for"):
         f(1.0, 2.0)
+    text += "\ndef f(x: float):\n    return 3\n"
+    with pytest.raises(kl.KernelError, match=r"function `f` has 2 definitions for the float 1.0"):
+        kl.compile(text)["f"](1.0)
 
 
 def test_arrays_for_numbers_are_gone_through(made: dict[str, Any]) -> None:

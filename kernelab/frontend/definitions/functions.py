@@ -122,9 +122,9 @@ class UserFunction(FunctionHints, Single, Displayed):
         """The functions of this name."""
         return (self,)
 
-    def chosen(self, arguments: Arguments, /) -> "UserFunction | None":
+    def fitting(self, arguments: Arguments, /) -> "tuple[UserFunction, ...]":
         """The function itself: it has no overloads."""
-        return self
+        return (self,)
 
     def for_trial(self) -> "UserFunction":
         """A function that behaves the same, and whose changes leave no trace in this one."""
@@ -363,11 +363,12 @@ class Overloads(UserFunction):
         """Whether any of them is."""
         return any(member.is_usable for member in self.members)
 
-    def chosen(self, arguments: Arguments) -> UserFunction | None:
-        """The function that a call with these arguments means, None if there is none."""
+    def fitting(self, arguments: Arguments) -> tuple[UserFunction, ...]:
+        """The function that a call with these arguments means, and those that take the same types."""
         fits = [(_fit(member.signature(), arguments), -len(member.signature())) for member in self.members]
         best = max(fits)  # of those that fit as well, one that needs the fewest defaults
-        return self.members[fits.index(best)] if best[0] else None
+        found = [member for fit, member in zip(fits, self.members, strict=True) if fit == best and fit[0]]
+        return tuple(one for one in found if _taken(one, arguments) == _taken(found[0], arguments))
 
 
 def _fit(parameters: Sequence[Parameter], arguments: Arguments) -> int:
@@ -382,6 +383,13 @@ def _fit(parameters: Sequence[Parameter], arguments: Arguments) -> int:
     if any(p.name not in values and p.default is None for p in parameters):
         return 0
     return min((_match(p, values[p.name]) for p in parameters if p.name in values), default=2)
+
+
+def _taken(function: UserFunction, arguments: Arguments) -> list[Any]:
+    """The types of the parameters that arguments stand for."""
+    parameters = function.signature()
+    types = {parameter.name: parameter.type for parameter in parameters}
+    return [types[a.keyword or parameters[k].name] for k, a in enumerate(arguments)]
 
 
 def _match(parameter: Parameter, value: Meaning) -> int:

@@ -83,14 +83,7 @@ def entered(
     frame: Frame, function: Callee, arguments: Arguments, node: ast.Call, adapt: Adapt | None = None
 ) -> Entered:
     """The function that a call means, for its arguments; `adapt` may change these first."""
-    chosen = function.chosen(arguments)
-    if chosen is None:
-        shown = ", ".join(describe(argument.value) for argument in arguments)
-        related = (Related(f"the first {function.name} is defined here", function.span),)
-        message = f"no {function.name} takes ({shown})"
-        raise frame.error(
-            node, message, hint="add one with these types, or convert an argument", related=related
-        )
+    chosen = _chosen(frame, function, arguments, node)
     if chosen.ref_parameters is not None and not isinstance(node, RefCall):
         if node in frame.refused:
             raise Poisoned
@@ -116,6 +109,21 @@ def entered(
     frame.scope.callee_rules |= {function: function.rules, **function.callee_rules}
     array_views.refuse_changes(frame, function.name, instance.function, atoms, node)
     return Entered(instance, pairs, atoms)
+
+
+def _chosen(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Callee:
+    """The function that a call means, of several of one name."""
+    found = function.fitting(arguments)
+    if len(found) == 1:
+        return found[0]
+    shown = ", ".join(describe(argument.value) for argument in arguments)
+    if found:
+        message = f"{len(found)} definitions of {function.name} take ({shown})"
+        related = tuple(Related(f"one {function.name} is defined here", one.span) for one in found)
+        raise frame.error(node, message, hint="rename one of them, or change its types", related=related)
+    related = (Related(f"the first {function.name} is defined here", function.span),)
+    message = f"no {function.name} takes ({shown})"
+    raise frame.error(node, message, hint="add one with these types, or convert an argument", related=related)
 
 
 def _bind(

@@ -357,8 +357,8 @@ class Callee(Protocol):
     ref_parameters: RefParameters | None
     is_native: bool
 
-    def chosen(self, arguments: Arguments, /) -> "Callee | None":
-        """The function that a call means, of several of one name."""
+    def fitting(self, arguments: Arguments, /) -> "Sequence[Callee]":
+        """The function that a call means, of several of one name, and those that it may mean as well."""
         ...
 
     def signature(self) -> tuple[Parameter, ...]:

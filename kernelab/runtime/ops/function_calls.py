@@ -262,11 +262,13 @@ def chosen(func: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Us
     values = [(None, value) for value in positional] + list(named.items())
     node = ast.Constant(None)
     with mistakes_raised():
-        meant = function.chosen([Argument(_meaning(value), node, name) for name, value in values])
-    if meant is None:
-        shown = ", ".join(described(value) for _, value in values)
-        raise _refused(function, f"has no definition for {shown}", "annotate one with these types")
-    return meant
+        meant = function.fitting([Argument(_meaning(value), node, name) for name, value in values])
+    if len(meant) == 1:
+        return meant[0]
+    shown = ", ".join(described(value) for _, value in values)
+    if meant:
+        raise _refused(function, f"has {len(meant)} definitions for {shown}", "rename one of them")
+    raise _refused(function, f"has no definition for {shown}", "annotate one with these types")
 
 
 def _meaning(value: Any) -> Meaning:
