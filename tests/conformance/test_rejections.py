@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -52,6 +55,17 @@ def _without_text() -> Any:
     return names["unseen"]
 
 
+def _of_a_changed_file() -> object:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "edited.py"
+        path.write_text("def changed(x): return x + 7.5\n")
+        loader = SourceFileLoader("edited", str(path))
+        names: dict[str, Any] = {"__loader__": loader, "__file__": str(path)}
+        exec(compile(path.read_text(), str(path), "exec"), names)
+        path.write_text("def changed(x): return x - 17.5\n")
+        return kl.map(names["changed"], kl.zeros(1))
+
+
 def _doubling(count: int) -> str:
     """Functions each of which calls the one before twice, and a kernel that calls the last."""
     defs = "".join(f"def f{k + 1}(x: float):\n    return f{k}(x) + f{k}(x)\n" for k in range(count))
@@ -76,6 +90,7 @@ ON_THE_HOST: dict[str, Callable[[], object]] = {
     "the source text of unseen cannot be found, so it cannot be compiled": lambda: kl.map(
         _without_text(), kl.zeros(1)
     ),
+    "edited.py has changed since changed was imported from it": _of_a_changed_file,
     "this cell nests too deeply": lambda: kl.compile(f"def f(x):\n    return {'-' * 30_000}x"),
     "the field x of _Odd is annotated with 3, which is not a type": lambda: kl.struct(_Odd),
     "this is not Python: '\\ud800' is half of a character": lambda: kl.compile(

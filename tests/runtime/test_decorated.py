@@ -271,3 +271,41 @@ def test_a_plain_function_of_a_file_that_was_written_anew_is_refused(later: str,
     with pytest.raises(KernelSyntaxError, match=r"of_a_file.py has changed since twice was imported"):
         kl.map(module.twice, x)
     assert kl.map(module.half, x).list() == [0.5, 1.0]  # it is known by now
+
+
+FACTORY = """
+import kernelab as kl
+
+def twice(v):
+    return v * 2.0
+
+def made():
+    @kl.kernel
+    def scale(x: kl.array[float]):
+        x[kl.tid()] = x[kl.tid()] * 2.0
+
+    return scale
+"""
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda module: kl.launch(module.made(), 1, [kl.ones(1)]),
+        lambda module: kl.map(kl.func(module.twice), kl.ones(1)),
+    ],
+)
+def test_what_is_decorated_after_its_file_was_written_anew_is_refused(late: Any, tmp_path: Path) -> None:
+    file = tmp_path / "of_a_factory.py"
+    file.write_text(FACTORY)
+    spec = spec_from_file_location("of_a_factory", file)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    before = module.made()
+    file.write_text(FACTORY.replace("2.0", "999.0"))
+    with pytest.raises(KernelSyntaxError, match=r"of_a_factory.py has changed since \w+ was imported"):
+        late(module)
+    x = kl.ones(1)
+    kl.launch(before, 1, [x])
+    assert x.list() == [2.0]

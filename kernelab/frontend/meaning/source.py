@@ -190,7 +190,7 @@ def refuse_other_text(function: Callable[..., Any]) -> None:
     """
     plain = inspect.unwrap(function)
     code = getattr(plain, "__code__", None)
-    if code is None or plain in _KEPT:
+    if code is None:
         return
     is_nameless = code.co_filename in ("<string>", "<stdin>")
     module = plain.__globals__
@@ -199,7 +199,8 @@ def refuse_other_text(function: Callable[..., Any]) -> None:
     if not is_nameless and not (is_in_file and type(module.get("__loader__")) is SourceFileLoader):
         return
     linecache.checkcache(code.co_filename)
-    if code in _codes_in("".join(linecache.getlines(code.co_filename)), code.co_filename):
+    lines = _KEPT.get(plain) or linecache.getlines(code.co_filename)
+    if code in _codes_in("".join(lines), code.co_filename):
         return
     if is_nameless:
         raise OSError
