@@ -35,7 +35,7 @@ COUNTS = (1, 2, 3, 7)
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The numbers of parts of launches, all of which are cut that may be, and run on seven cores."""
-    for name, value in (("ENOUGH", 1), ("ROUND", 1)):
+    for name, value in (("ENOUGH", 1), ("FEWEST", 2), ("ROUND", 1)):
         monkeypatch.setattr(split, name, value)
     monkeypatch.setattr(cores, "WAKING", -1.0)
     seen: list[int] = []
@@ -401,7 +401,7 @@ FORKED = """
     import kernelab as kl
     from kernelab.backend.cpu import cores, split
 
-    split.ENOUGH, split.ROUND, cores.WAKING = 1, 1, -1.0
+    split.ENOUGH, split.FEWEST, split.ROUND, cores.WAKING = 1, 2, 1, -1.0
     kl.config.threads = 3
     kernel = kl.compile(TEXTS)["shift"]
     x, y = kl.ones(101), kl.zeros(100)

@@ -127,7 +127,7 @@ def tier(vector: bool) -> Iterator[None]:
 
 def cut_small_launches() -> None:
     """From now on launches of any size run on several cores, if their threads may."""
-    split.ENOUGH, split.ROUND, cores.WAKING = 1, 1, -1.0
+    split.ENOUGH, split.FEWEST, split.ROUND, cores.WAKING = 1, 2, 1, -1.0
 
 
 # ------------------------------------------------------------------------------------------ what runs

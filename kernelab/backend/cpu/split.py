@@ -19,18 +19,20 @@ from kernelab.backend.common.backends import Args, Part, slots_of
 from kernelab.backend.common.reach import overlapping, repeated
 from kernelab.codegen.cpp.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.cpp.wide_accumulators import shared_totals, wide
+from kernelab.codegen.vectors.vector_emitter import CALL, SLOW
 from kernelab.data_classes import dataclass
 from kernelab.data_classes.turns import cached_property
 from kernelab.lang import ir
+from kernelab.lang.build import is_float
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import int32
 from kernelab.passes.access.independence import changed, separate
 
-ENOUGH = 1 << 17
-"""The statements of a part, at least: about a tenth of a millisecond of scalar code."""
+ENOUGH = 1 << 18
+"""The statements of a part, at least: about two tenths of a millisecond of scalar code."""
 
-FEWEST = 4
-"""The parts of a launch, at least: fewer take less time than it takes to share them."""
+FEWEST = 8
+"""The parts of a launch of vector code, at least: fewer are done before another thread has woken."""
 
 MOST = 256
 """The parts of a launch, about: enough for all cores to end together, few enough to cost nothing."""
@@ -88,9 +90,18 @@ def _cost(block: ir.Block, slots: Mapping[ir.Var, int]) -> Cost:
                 loops.append((slots[count], inner.pop()))
             case ir.For() | ir.While():
                 inner = [one.times(ITERATIONS) for one in inner]
-        own += 1 + sum(one.own for one in inner)
+        own += _weight(stmt) + sum(one.own for one in inner)
         loops += [loop for one in inner for loop in one.loops]
     return Cost(own, tuple(loops))
+
+
+def _weight(stmt: ir.Stmt) -> int:
+    """How many statements one counts for: none where it computes indices, several for a call."""
+    if not isinstance(stmt, ir.Let):
+        return 1
+    if not is_float(stmt.out):
+        return 0
+    return CALL if "{m}" in (stmt.op.cpp or "") else SLOW.get(stmt.op.name, 1)
 
 
 class Cut(tuple[Part, ...]):
@@ -120,7 +131,7 @@ class Split:
         self._function = function
         self._info = info
         self._cost = cost(function, info)
-        self.fewest = ROUND if self._cost.loops else FEWEST * ENOUGH // self._cost.own
+        self.fewest = ROUND if self._cost.loops else 2 * ENOUGH // self._cost.own
         self._known = b"", 1, Cut()
 
     def parts(self, args: Args, lanes: int) -> Cut:
@@ -136,7 +147,7 @@ class Split:
     def _parts(self, slots: Sequence[int], lanes: int) -> Cut:
         threads = prod(slots[:GRID_SLOTS])
         count = min(threads * self._cost.at(slots) // (ENOUGH * lanes), MOST)
-        if count < FEWEST or threads >= MOST_THREADS or not self.is_separate:
+        if count < (2 if lanes == 1 else FEWEST) or threads >= MOST_THREADS or not self.is_separate:
             return Cut()
         if repeated(self._info, slots) or overlapping(self._info.layout, self._changed, slots):
             return Cut()

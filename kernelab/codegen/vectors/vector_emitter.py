@@ -365,8 +365,8 @@ def _always_run(block: ir.Block) -> Iterator[ir.Load | ir.Store | ir.Atomic]:
 ITERATIONS = 8
 """The number of times that a loop is taken to run."""
 
-_SLOW = {"div": 4, "sqrt": 4}
-_CALL = 16
+SLOW = {"div": 4, "sqrt": 4}
+CALL = 16
 """The operations that a mathematical function counts for."""
 
 
@@ -432,7 +432,7 @@ class _Estimate:
         text = self.lanes.operation(stmt.op, ["x"] * len(types), types, stmt.out.type)
         if text is None:  # a loop over lanes
             return 0
-        return _CALL if "_ZGV" in text else _SLOW.get(stmt.op.name, 1)
+        return CALL if "_ZGV" in text else SLOW.get(stmt.op.name, 1)
 
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic, depth: int, in_branch: bool) -> None:
         kinds = [self.of(index) for index in stmt.indices]
