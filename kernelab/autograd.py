@@ -11,7 +11,7 @@ from kernelab.autodiff.checks import tapecheck
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check, require_choice
 from kernelab.autodiff.checks.tapecheck import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
-from kernelab.autodiff.checks.witnesses import Tolerance, require_step
+from kernelab.autodiff.checks.tolerance import Tolerance, require_step
 from kernelab.autodiff.jacobians.differences import STEADY, STEP, UNSTEADY, differences, told_apart
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection, explain_zeros
 from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint

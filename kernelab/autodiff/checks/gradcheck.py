@@ -21,17 +21,8 @@ from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.check_levels import Raced, races
 from kernelab.autodiff.checks.lost_digits import parted
 from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, screen
-from kernelab.autodiff.checks.witnesses import (
-    Pair,
-    Suspected,
-    Tolerance,
-    Whole,
-    Witnesses,
-    by_pattern,
-    errors,
-    relative,
-    settle,
-)
+from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, settle
+from kernelab.autodiff.checks.witnesses import Pair, Suspected, Whole, Witnesses, by_pattern
 from kernelab.autodiff.jacobians.differences import UNSTEADY, Floats, told_apart
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms

@@ -23,7 +23,7 @@ from kernelab.autodiff.checks.endtoend import (
 )
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away, put_back
-from kernelab.autodiff.checks.witnesses import Tolerance
+from kernelab.autodiff.checks.tolerance import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy

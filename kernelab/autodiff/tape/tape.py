@@ -12,8 +12,6 @@ from contextvars import Token
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
@@ -41,7 +39,7 @@ from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import put
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import HostArray, described
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal, warn
 from kernelab.runtime.host.structarray import leaves_of
@@ -57,9 +55,6 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------- observed
 
 
-Values = np.ndarray[Any, Any]
-
-
 class Observed:
     """A tape as it is looked at."""
 
@@ -70,7 +65,7 @@ class Observed:
         self._findings: tuple[Diagnostic, ...] = ()
         self._magnitudes: list[Magnitude] | None = None
         self._sweeps = 0
-        self._cotangents: Mapping[array, Values] | None = None
+        self._cotangents: Mapping[array, HostArray] | None = None
         self._norms: tuple[tuple[int, int], Norms] | None = None
 
     def since(self, number: int) -> Sequence[Record]:
@@ -117,7 +112,7 @@ class Observed:
         return self._sweeps
 
     @property
-    def last_cotangents(self) -> Mapping[array, Values] | None:
+    def last_cotangents(self) -> Mapping[array, HostArray] | None:
         """The seeds of the last `backward`, as `backward(grads=...)` takes them.
 
         None where there was none, where it stayed on a device, or where they are many numbers and the tape
