@@ -601,3 +601,17 @@ def test_a_launch_that_is_not_recorded_runs_again_on_what_it_found() -> None:
         assert (factor.list(), y.list()) == before
         found.append(x.grad.list())
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_checkpoints_in_checkpoints_know_the_functions_of_the_host_in_them(depth: int) -> None:
+    def nested(x: kl.array, depth: int) -> Any:
+        return doubled(doubled(x * x)) if depth == 0 else kl.checkpoint(nested, x, depth - 1) * x
+
+    x = kl.array([1.0, 2.0], requires_grad=True)
+    with kl.Tape() as tape:
+        y = nested(x, depth)
+    tape.backward(grads={y: kl.ones(2)})
+    power = 2 + depth
+    assert y.list() == [4.0, 4.0 * 2.0**power]
+    assert x.grad.list() == [4.0 * power, 4.0 * power * 2.0 ** (power - 1)]

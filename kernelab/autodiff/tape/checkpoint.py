@@ -153,10 +153,16 @@ class Signature:
         if self._also is not None:
             self._also.values(elements)
 
-    def hands_on(self, arrays: Iterable[array]) -> None:
-        """Add which arrays are returned, or go to a function of the host, in order."""
+    def returns(self, arrays: Iterable[array]) -> None:
+        """Add which arrays are returned, in order."""
         for elements in arrays:
             self._add(self._layout(elements))
+
+    def hands_over(self, arrays: Sequence[array]) -> None:
+        """Add which arrays go to a function of the host, in order."""
+        self.returns(arrays)
+        if self._also is not None:
+            self._also.hands_over(arrays)
 
     def _look_at(self, elements: array) -> None:
         """Add the values of an array that a NumPy view may have changed in this run.
@@ -216,7 +222,7 @@ class Observer(Recorder):
         self, func: Callable[..., Any], arguments: tuple[Any, ...], title: str, results: tuple[array, ...]
     ) -> None:
         """Add the record to the tape."""
-        self.signature.hands_on(results)
+        self.signature.returns(results)
         outside = self.written_outside()
         inside = {target.allocation for target in self._written.values()} - {t.allocation for t in outside}
         created = tuple(r for r in results if not self.signature.is_outside(r))
@@ -314,7 +320,7 @@ class Observer(Recorder):
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Note what a Python function with a derivative of its own has read and returned."""
-        self.signature.hands_on(arrays_in(call.args))
+        self.signature.hands_over([*arrays_in(call.args)])
         for elements in arrays_in(call.args):
             self.reads(elements)
         for result in results:
@@ -382,7 +388,7 @@ class Replaying(Recording):
         super().made_from_host(elements, data)
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
-        self.signature.hands_on(arrays_in(call.args))
+        self.signature.hands_over([*arrays_in(call.args)])
         for result in results:
             self.signature.values(result)
         super().called_host(call, arguments, results)
@@ -452,7 +458,7 @@ class CheckpointRecord(Flowing):
             with as_the_user_has_it():
                 results = [*arrays_in(self.func(*self.arguments))]
             inner.ends()
-        inner.signature.hands_on(results)
+        inner.signature.returns(results)
         return inner, [elements for elements in results if not inner.signature.is_outside(elements)]
 
 
