@@ -68,8 +68,34 @@ class Rule:
         return self.template.span
 
 
+def definition_for(rule: Rule, function: UserFunction) -> UserFunction:
+    """The definition that a rule is for, of several of one name: that whose parameters come first in it."""
+    if len(function.members) == 1:
+        return function.members[0]
+    arguments = rule.template.arguments
+    names = [argument.arg for argument in arguments]
+    stated = [one.annotation and rule.template.type(one.annotation) for one in arguments]
+    fitting: dict[tuple[bool, int], list[UserFunction]] = {}
+    for member in function.members:
+        own = member.signature()
+        count, types = len(own), [parameter.type for parameter in own]
+        has_all = len(names) == count if rule.kind == "replay" else len(names) > count
+        if has_all and all(None in pair or pair[0] == pair[1] for pair in zip(types, stated, strict=False)):
+            same_names = names[:count] == [parameter.name for parameter in own]
+            fitting.setdefault((same_names, count), []).append(member)
+    best = fitting[max(fitting)] if fitting else ()
+    if len(best) == 1:
+        return best[0]
+    fits = f"{len(best)} of them take" if best else "none of them takes"
+    message = f"{function.name} has {len(function.members)} definitions, and {fits} what {rule.name} does"
+    related = tuple(Related(f"one {function.name} is defined here", one.span) for one in function.members)
+    hint = "annotate its parameters as one of them does"
+    raise Mistake(Diagnostic(message, rule.span, "type", hint=hint, related=related))
+
+
 def attach(rule: Rule, function: UserFunction) -> None:
     """From now on the function is differentiated by the rule; a rule of the same kind is replaced."""
+    function = definition_for(rule, function)
     rules = function.rules if isinstance(function.rules, Rules) else Rules({})
     function.set_rules(Rules({**rules.of, rule.kind: rule}))
 
@@ -330,7 +356,8 @@ def attach_all(
     Functions of the cell are checked with it, those of other cells here.  A function of another cell keeps
     what it had if a rule is wrong.
     """
-    own, taken = set(functions.values()), dict[tuple[UserFunction, str], Rule]()
+    own = {member for function in functions.values() for member in function.members}
+    taken: dict[tuple[UserFunction, str], Rule] = {}
     before: dict[UserFunction, Any] = {}
     for node in nodes:
         try:
@@ -376,7 +403,8 @@ def _resolved(node: ast.FunctionDef, scope: Scope, places: Places) -> tuple[Rule
         hint = f"write @{name}(f) alone above the def"
         raise Mistake.of(f"{name} takes the function that it is for", "name", hint, places(call))
     target = _target(call.args[0], scope, places)
-    return rule_of(node, scope, places, _checked(call, places)), target
+    rule = rule_of(node, scope, places, _checked(call, places))
+    return rule, definition_for(rule, target)
 
 
 def _target(node: ast.expr, scope: Scope, places: Places) -> UserFunction:

@@ -96,6 +96,8 @@ def map(
         message = "map() takes the function first, then the arrays that it goes through"
         raise KernelTypeError.of(message, "map", "write kl.map(func, x, ...)")
     callee = callee_of(func, len(inputs))
+    if len(callee.members) > 1:
+        callee = hooks.chosen(callee, inputs, {})
     of_users = getattr(func, "__kernelab_function__", None)
     if not (inspect.isfunction(func) or isinstance(of_users, UserFunction)):
         refuse_structs(arrays_of(inputs))
