@@ -242,3 +242,52 @@ def test_a_wrong_rule_within_a_checkpoint_fails_the_check_of_the_tape(factor: fl
         lambda x: kl.checkpoint(lambda y: kl.checkpoint(square, y * y) + y, x),
     ):
         assert not kl.autograd.gradcheck_tape(recorded(function), raise_exception=False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"atol": 1e-3, "rtol": 1e-3},
+        {"eps": 1e-4},
+        {"max_outputs_per_var": 2},
+        {"max_inputs_per_var": 2},
+        {"reverse_launches": True},
+        {"fast": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("factor", [1.5, 1.0])
+def test_a_check_of_a_tape_looks_at_rules_and_checkpoints_whatever_its_options(
+    options: Any, factor: float
+) -> None:
+    square = kl.func.custom_vjp(lambda x: x * x, lambda x, y_bar: 2.0 * factor * x * y_bar, check=False)
+    for function in (
+        lambda x: square(x * 1.5) * 2.0,
+        lambda x: kl.checkpoint(square, x) * 2.0,
+        lambda x: kl.checkpoint(lambda y: kl.checkpoint(square, y * y) + y, x),
+    ):
+        report = kl.autograd.gradcheck_tape(
+            recorded(function), raise_exception=False, show_summary=False, **options
+        )
+        assert bool(report) is (factor == 1.0)
+        assert not any(one.is_open for one in report.launches)
+
+
+def test_a_checkpoint_that_cannot_be_run_again_is_left_open() -> None:
+    runs = iter((1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+    tape = recorded(lambda x: kl.checkpoint(lambda y: y * next(runs), x) * 2.0)
+    for options in ({}, {"eps": 1e-4}):
+        report = kl.autograd.gradcheck_tape(tape, show_summary=False, **options)
+        assert [(one.kernel, "something else" in one.reason) for one in report.launches if one.is_open] == [
+            ("the checkpoint of <lambda>", True)
+        ]
+
+
+@pytest.mark.parametrize("options", [{}, {"eps": 1e-4}], ids=str)
+def test_a_function_that_fails_on_other_numbers_is_left_open(options: Any) -> None:
+    def only_once(x: kl.array) -> Any:
+        return x * x if x.dtype == kl.float32 else 1 / 0
+
+    function = kl.func.custom_vjp(only_once, lambda x, y_bar: 2.0 * x * y_bar, check=False)
+    report = kl.autograd.gradcheck_tape(recorded(function), show_summary=False, **options)
+    assert [one.kernel for one in report.launches if one.is_open] == ["the function only_once"]

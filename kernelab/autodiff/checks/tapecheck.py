@@ -146,6 +146,11 @@ class Choice:
             message = f"skip_to_launch_index={self.skip!r} is not a number of launches"
             raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
 
+    @property
+    def is_all(self) -> bool:
+        """Whether everything is checked, in whatever order."""
+        return replace(self, reverse=False) == Choice()
+
     def of(self, records: Sequence[Record]) -> list[tuple[int, LaunchRecord]]:
         """The launches that were chosen, each with its number on the tape."""
         launches = [(k, record) for k, record in enumerate(records, 1) if isinstance(record, LaunchRecord)]
@@ -207,7 +212,7 @@ def check_tape(
         hint = "pass the tape that recorded: with kl.Tape() as tape: ..."
         raise KernelTypeError.of(f"gradcheck_tape takes a Tape, not {a_thing(tape)}", "gradcheck", hint)
     report = _checked(tape, tolerance, selection, choice, fast, run)
-    if not report or choice != Choice():
+    if not report or not choice.is_all:
         return report
     # Its launches are right: what is left are values that it has not saved, or a cut.
     faults = [fault for fault in (_tainted(tape), _cut(tape)) if fault is not None]
@@ -238,17 +243,58 @@ def _checked(
         whole, alone = report.whole, report.alone
     each = steps("launches of the tape", chosen)
     checks = _one_by_one(each, tolerance, selection, choice, fast, run or starmap)
-    if all(launch.report is None for launch in checks):
+    if choice.is_all and whole is None:
+        checks += _beside_launches(tuple(tape), tape.overwrite, tolerance, selection, fast)
+    if all(launch.report is None and not launch.covered for launch in checks):
         none = "it holds no launch" + (" that was chosen" if tape.launches else "")
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or none
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
         if alone:
             hint = f"it could not be checked as a whole: {alone}"
         raise refusal(GradientError, f"0 pairs checked on this tape ({reasons})", "gradcheck", hint)
-    if choice == Choice():
+    if choice.is_all:
         functions = [k for k, record in enumerate(tape) if isinstance(record, FunctionRecord)]
         checks += [replace(_unchecked(tuple(tape), k), reason=ADJOINT_ONLY) for k in functions]
     return TapeReport(tuple(sorted(checks, key=lambda launch: launch.record)), whole, alone)
+
+
+def _beside_launches(
+    records: Sequence[Record], policy: str, tolerance: Tolerance, selection: Selection, fast: Fast
+) -> list[LaunchCheck]:
+    """The checks of functions of the host and of checkpoints, each by itself."""
+    several = [k for k, one in enumerate(records) if isinstance(one, HostCallRecord | CheckpointRecord)]
+    if not several:
+        return []
+    try:
+        line = Line(records, cast(Policy, policy))
+    except (NotReplayableError, KernelError) as error:
+        reason = error.diagnostics[0].message if isinstance(error, KernelError) else str(error)
+        return [replace(_unchecked(records, k), reason=reason) for k in several]
+    checks: list[LaunchCheck] = []
+    for k in several:
+        record, unchecked = records[k], _unchecked(records, k)
+        if isinstance(record, CheckpointRecord):
+            inside = _inside_alone(record, policy, tolerance, selection, fast)
+            checks.append(replace(inside or replace(unchecked, covered=True), record=unchecked.record))
+            continue
+        try:
+            checks.append(replace(unchecked, report=_of_host_call(line, k, fast, tolerance, selection)))
+        except Exception as error:  # noqa: BLE001 (whatever the user's function raises on other numbers)
+            reason = f"it cannot be run again ({type(error).__name__}: {error})"
+            checks.append(replace(unchecked, reason=reason))
+    return checks
+
+
+def _inside_alone(
+    record: CheckpointRecord, policy: str, tolerance: Tolerance, selection: Selection, fast: Fast
+) -> LaunchCheck | None:
+    """The worst check of what a checkpoint does, None where all passed."""
+    with record.again() as (tape, _):
+        records = tuple(tape.records)
+        checks = _one_by_one(Choice().of(records), tolerance, selection, Choice(), fast, starmap)
+        checks += _beside_launches(records, policy, tolerance, selection, fast)
+    failed = (one for one in checks if not one.passed)
+    return next(failed, None) or next((one for one in checks if one.is_open), None)
 
 
 # ------------------------------------------------------------------------------------------ as a whole
@@ -348,7 +394,13 @@ def _alone(line: Line, k: int, fast: Fast) -> GradcheckReport | None:
     return _of_host_call(line, k, fast) if isinstance(record, HostCallRecord) else None
 
 
-def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:
+def _of_host_call(
+    line: Line,
+    k: int,
+    fast: Fast,
+    tolerance: Tolerance | None = None,
+    selection: Selection | None = None,
+) -> GradcheckReport:
     """The check of a Python function with a derivative of its own, at what it got."""
     record = line.records[k]
     assert isinstance(record, HostCallRecord)
@@ -361,7 +413,7 @@ def _of_host_call(line: Line, k: int, fast: Fast) -> GradcheckReport:
     def function(*arrays: array) -> tuple[array, ...]:
         return tuple(run_host_call(record.call, arrays))
 
-    return check(of_function(function, arguments, (), "gradcheck_tape"), fast=fast)
+    return check(of_function(function, arguments, (), "gradcheck_tape"), tolerance, selection, fast=fast)
 
 
 PRODUCT = "each record up to there is right alone, but their product is not the derivative"
