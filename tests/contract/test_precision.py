@@ -151,6 +151,28 @@ def lost(found: Any) -> dict[int, tuple[float | None, float | None]]:
     }
 
 
+@pytest.mark.parametrize("block", [lambda f, x: f(x), kl.checkpoint], ids=["plain", "checkpoint"])
+def test_what_the_host_loses_is_seen_behind_it_and_nobody_calls_that_complete(block: Any) -> None:
+    def shifted(x: kl.array) -> Any:
+        values = x.numpy()
+        far = values.dtype.type(1e6)
+        return values + far - far
+
+    function = kl.func.custom_vjp(shifted, lambda x, y_bar: y_bar * 1.0, check=False)
+    x = kl.array([0.123456, 1.2345678], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = (block(function, x) * 2.0).sum()
+    for found in (
+        kl.precision(tape, loss=loss),
+        kl.precision(lambda x: (block(function, x) * 2.0).sum(), inputs=[x]),
+    ):
+        assert not found.is_complete
+        assert "functions of the host" in str(found)
+        product = next(line for line in found.lines if line.span.line_text.endswith("a * b"))
+        assert product.forward is not None
+        assert product.forward.left == pytest.approx(1.9, abs=0.1)
+
+
 def test_digits_are_told_by_line_forwards_and_backwards() -> None:
     x = kl.array([1e-3, 0.5], dtype=float, requires_grad=True)
     y, loss = (kl.zeros(n, dtype=float, requires_grad=True) for n in (2, 1))

@@ -29,6 +29,7 @@ from kernelab.autodiff.records.adjoint_buffers import (
 from kernelab.autodiff.tape.seeds import values_of
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.backend.cpu import interpreter
@@ -195,13 +196,15 @@ class SideBySide(Wide):
 
     `losses` has the worst of each expression, by its place and whether it is of the adjoint, and `left` the
     fewest digits that its result had.  `is_complete` is false where something could not be looked at: more
-    threads or numbers than the limits allow, or C++; `is_faulty` says that an operation on numbers gave
-    something else than float64 does for the same operands.
+    threads or numbers than the limits allow, or C++; `calls_host` says that a Python function computed
+    something; `is_faulty` that an operation on numbers gave something else than float64 does for the same
+    operands.
     """
 
     def __init__(self) -> None:
         super().__init__(BASE)
         self.is_complete = True
+        self.calls_host = False
         self.is_faulty = False
         self.losses: dict[tuple[Span, bool], Loss] = {}
         self.left: dict[tuple[Span, bool], float] = {}
@@ -249,6 +252,13 @@ class SideBySide(Wide):
                 return KeptStarts(self._kept[kept], inner)
             case _:
                 return super().given(argument, type)
+
+    def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        self.calls_host = True
+        own, results = self.parent.call_host(call, arguments), super().call_host(call, arguments)
+        for result, values in zip(results, own, strict=True):
+            self.parent.move(result, values)
+        return results
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         twins = self.stand_in(dest), self.stand_in(src)
@@ -469,4 +479,4 @@ def _made(name: str, level: SideBySide) -> Precision:
         for _, losses in sorted(worst.items(), key=lambda item: (item[0][0].label, item[0][1]))
     ]
     most = max((loss.most for losses in worst.values() for loss in losses.values()), default=0.0)
-    return Precision(name, tuple(lines), most, level.is_complete)
+    return Precision(name, tuple(lines), most, level.is_complete and not level.calls_host)

@@ -325,7 +325,13 @@ def precision_view(report: Precision) -> Node:
         place = f"{worst.span.source.label}, line {worst.span.line}"
         nodes.append(words(Run(f"{place}: ", "strong"), worst.told))
     if not report.is_complete:
-        nodes.append(words(Run("not all was looked at: large launches and C++ are left out", "dim")))
+        nodes.append(
+            words(
+                Run(
+                    "not all was looked at: large launches, C++ and functions of the host are left out", "dim"
+                )
+            )
+        )
     return Below(tuple(nodes))
 
 
