@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.errors import KernelValueError
 
 NAMES = kl.compile("""
 def f(x: float, y: float):
@@ -212,3 +213,32 @@ def test_lists_of_other_lists_are_not_the_same(answer: Any, expected: Any) -> No
     with pytest.raises(kl.teach.NotYet):
         kl.teach.check(answer, expected)
     kl.teach.check(answer, answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (np.complex128(1 + 2j), 1.0),
+        (np.complex128(1 + 2j), 1 + 3j),
+        (np.False_, True),
+        (np.array([True, False]), [True, True]),
+        (1, True),
+        ({"a": np.ones(2)}, {"a": np.zeros(2)}),
+        ({"a": 1.0}, {"b": 1.0}),
+        ({"a": 1.0}, 1.0),
+    ],
+)
+def test_complex_numbers_truth_values_and_dicts_are_compared_as_a_whole(answer: Any, expected: Any) -> None:
+    with pytest.raises(kl.teach.NotYet):
+        kl.teach.check(answer, expected)
+    kl.teach.check(answer, answer)
+    kl.teach.check(np.True_, True)
+
+
+def test_what_a_check_cannot_compare_is_said() -> None:
+    x = kl.array([0.5, 1.0], requires_grad=True)
+    with pytest.raises(KernelValueError, match="it returns several arrays"):
+        kl.teach.check(lambda x: x.numpy(), of=lambda x: (kl.map(kl.sin, x), kl.map(kl.cos, x)), at=[x])
+    kernel = kl.compile("def f(x: array[float], y: array[float]):\n    y[tid()] = x[tid()]")["f"]
+    with pytest.raises(KernelValueError, match="a kernel is compared with what a reference returns"):
+        kl.teach.check(kernel, of=lambda x: x, dim=2, inputs=[x], outputs=[kl.zeros(2)])

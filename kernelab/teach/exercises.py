@@ -141,6 +141,9 @@ def _comparisons(
     __tracebackhide__ = True  # IPython shows the frames of the user
     if isinstance(answer, Kernel):
         dim, _, outputs = launched
+        if expected is None:
+            hint = "write check(kernel, reference, dim=n, inputs=[...], outputs=[...])"
+            raise _unclear("a kernel is compared with what a reference returns", hint)
         if not outputs or (dim is not None and 0 in np.atleast_1d(dim)):
             raise _unclear("there is nothing that the kernel writes", "write dim=n, outputs=[...]")
         results, needed = _written(answer, *launched), _written(expected, *launched)
@@ -171,6 +174,8 @@ def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
     """The derivatives of `f` with respect to its arguments, from differences: one, or a tuple."""
     if is_function(f) or any(isinstance(value, array) for value in point):
         jacobians = jacobian_fd(f, inputs=[_varied(value) for value in point])
+        if any(output for _, output in jacobians):
+            raise _unclear("it returns several arrays", "check one of them: of=lambda x: f(x)[0]")
         slopes = [np.squeeze(jacobians[k, 0].numpy()) for k in range(len(point))]
     else:
         slopes = [_differences(f, point, k) for k in range(len(point))]
@@ -209,19 +214,20 @@ def _written(by: Any, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -
 
 
 def _leaves(value: Any) -> list[Any]:
-    """The numbers and arrays of a value as NumPy arrays of float64, whatever else there is as it is."""
-    if isinstance(value, tuple | list):
-        return [leaf for part in value for leaf in _leaves(part)]
+    """The numbers and arrays of a value as NumPy arrays, whatever else there is as it is."""
+    if isinstance(value, tuple | list | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        return [leaf for part in parts for leaf in _leaves(part)]
     values = value.numpy() if isinstance(value, array) else value
-    if isinstance(values, int | float | np.ndarray | np.generic) and not isinstance(values, bool):
-        is_whole = np.issubdtype(np.asarray(values).dtype, np.integer)
-        return [np.squeeze(np.asarray(values, None if is_whole else np.float64))]
-    return [values]
+    if not isinstance(values, int | float | complex | np.ndarray | np.generic):
+        return [values]
+    numbers = np.squeeze(np.asarray(values))
+    return [numbers if numbers.dtype.kind in "biuc" else numbers.astype(np.float64)]
 
 
 def _largest(leaf: Any) -> float:
     """The largest absolute value among finite numbers, 0 without any."""
-    numbers = np.abs(leaf.astype(np.float64)) if isinstance(leaf, np.ndarray) else np.zeros(0)
+    numbers = np.abs(leaf).astype(np.float64) if isinstance(leaf, np.ndarray) else np.zeros(0)
     return float(np.max(numbers, initial=0.0, where=np.isfinite(numbers)))
 
 
@@ -230,15 +236,20 @@ def _agrees(found: Any, expected: Any, tolerance: float, room: float) -> bool:
     if isinstance(found, tuple | list) and isinstance(expected, tuple | list) and len(found) == len(expected):
         pairs = zip(found, expected, strict=True)
         return all(_agrees(mine, theirs, tolerance, room) for mine, theirs in pairs)
+    if isinstance(found, dict) and isinstance(expected, dict):
+        alike = found.keys() == expected.keys()
+        return alike and all(_agrees(found[key], expected[key], tolerance, room) for key in expected)
     mine, theirs = _whole(found), _whole(expected)
     if mine is None or theirs is None:
-        is_single = not isinstance(found, tuple | list)
+        is_single = not isinstance(found, tuple | list | dict)
         return is_single and bool(type(found) is type(expected) and found == expected)
     return _is_near(mine, theirs, tolerance, room)
 
 
 def _whole(value: Any) -> Any:
     """A list of numbers, or of such lists of one length, as the array that it may stand for; else None."""
+    if isinstance(value, dict):
+        return None
     if not isinstance(value, tuple | list):
         return next((leaf for leaf in _leaves(value) if isinstance(leaf, np.ndarray)), None)
     parts = [_whole(part) for part in value]
@@ -247,9 +258,10 @@ def _whole(value: Any) -> Any:
 
 
 def _is_near(mine: Any, theirs: Any, tolerance: float, room: float) -> bool:
-    if mine.shape != theirs.shape:
+    kinds = {mine.dtype.kind, theirs.dtype.kind}
+    if mine.shape != theirs.shape or ("b" in kinds and len(kinds) > 1):
         return False
-    if mine.dtype.kind in "iu" and theirs.dtype.kind in "iu":
+    if kinds <= set("biu"):
         return np.array_equal(mine, theirs)
     finite = np.isfinite(mine) & np.isfinite(theirs)
     is_near = np.allclose(mine[finite], theirs[finite], rtol=tolerance, atol=room)
@@ -260,7 +272,11 @@ def _given(value: Any) -> str:
     """A value as a message shows it: six digits, the first elements of an array."""
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_given, value))})"
+    if isinstance(value, complex | np.complexfloating | np.bool_):
+        return str(value)
     values = value.numpy() if isinstance(value, array) else value
+    if isinstance(values, np.ndarray) and values.dtype.kind == "c":
+        return str(values)
     if isinstance(values, np.ndarray) and values.size > 6:
         return f"{written(values.reshape(-1)[:6])[:-1]}, ...) of shape {values.shape}"
     return written(values) if isinstance(values, int | float | np.ndarray | np.generic) else repr(value)
