@@ -415,3 +415,22 @@ def test_launches_share_the_table_of_where_threads_begin() -> None:
         slope *= np.cos(x) + 2 * x
         x = np.sin(x) + x * x
     np.testing.assert_allclose(a.grad.numpy(), slope)
+
+
+def test_a_loop_reads_what_its_last_iteration_has_written() -> None:
+    text = """
+def kernel(x: array[float64], y: array[float64], n: int):
+    x[1] = 2.0 * x[0]
+    for k in range(n):
+        y[k] = x[0] * x[1]
+        x[1] = y[k] + x[1]
+"""
+    kernel = kl.compile(text)["kernel"]
+    x = kl.array([0.5, 7.0], dtype=kl.float64, requires_grad=True)
+    y = kl.zeros(3, dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, 1, [x, y, 3])
+    np.testing.assert_allclose(y.numpy(), [0.5, 0.75, 1.125])
+    tape.backward(grads={y: np.array([0.0, 0.0, 1.0])})
+    # The last is 2 x0 x0 (1 + x0) ** 2.
+    np.testing.assert_allclose(x.grad.numpy(), [4 * 0.5 * 1.5**2 + 4 * 0.25 * 1.5, 0.0])
