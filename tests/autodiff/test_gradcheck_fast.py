@@ -64,6 +64,19 @@ def adjoint_only(x: array[float], y: array[float]):
     i = tid()
     y[i] = cube(x[i])
 
+def bends_sharply(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = sin(float64(1000.0) * x[0] + float64(i)) + x[1]
+    if i == 150:
+        y[i] = square(x[0]) + x[1]
+
+def square(t: float64):
+    return t * t
+
+@func_grad(square, check=False)
+def adj_square(t: float64, adj_ret: float64):
+    adjoint[t] += float64(2.02) * t * adj_ret
+
 def cube(x: float):
     return x * x * x
 
@@ -117,6 +130,15 @@ def test_one_entry_of_many_that_is_off_by_four_thousandths_is_found_and_named(
     assert worst.max_rel_error == pytest.approx(0.004, rel=0.01)
     assert worst.verdict == "custom"
     assert worst.entries < N  # of the one column whose products differ, in the rows where they differ most
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_rows_that_bend_sharply_do_not_hide_a_wrong_one(kernels: dict[str, Any], fast: bool) -> None:
+    x = kl.array([0.7, 1.3], dtype=kl.float64, requires_grad=True)
+    report = check(kernels["bends_sharply"], [x], [kl.zeros(N, dtype=kl.float64)], fast=fast)
+    assert not report
+    worst = report.worst()
+    assert (worst.verdict, worst.output_index, worst.input_index) == ("custom", (150,), (0,))
 
 
 def test_one_branch_that_is_off_is_found(kernels: dict[str, Any]) -> None:

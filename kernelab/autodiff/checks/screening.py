@@ -75,12 +75,11 @@ Products = tuple[float, float, float]
 class Screening:
     """The result of screening: the worst products of each pair of input and output where all agree.
 
-    Else the suspect columns by input, if known; `complete` says whether all are named, not only the worst.
+    Else the suspect columns by input, if known: all of them, or only the worst.
     """
 
     agreed: Sequence[tuple[Variable, Variable, Products]] = ()
     suspects: dict[int, Numbers] | None = None
-    complete: bool = True
 
 
 def screen(subject: Subject, selection: Selection, eps: float | None, least: int = 0) -> Screening:
@@ -99,24 +98,22 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
         beyond = [_beyond_rounding(*both, rounding) for both in zip(products, pulled, strict=True)]
         worst = {i: np.argsort(-beyond[i])[:SOME] for i, k in pairs if k == j and (beyond[i] > 0).any()}
         if worst:
-            return Screening((), worst, complete=False)
+            return Screening((), worst)
         back[j] = u, pulled
     agreed: dict[tuple[int, int], Products] = {}
     suspects: dict[int, Numbers] = {}
-    complete = True
     for i in dict.fromkeys(i for i, _ in pairs):
         among = {j: (back[j][0], back[j][1][i]) for k, j in pairs if k == i}
         looked = _Input(exact, i, selection.columns(subject.sources[i]), eps)
         parts, asked = looked.agreeing(among, directions(rng, subject.sources[i].count, looked.used))
         if parts is None:
-            suspects[i], named_all = looked.suspects(*asked)
+            suspects[i] = looked.suspects(*asked)
             if not len(suspects[i]):
                 return Screening()
-            complete = complete and named_all
         else:
             agreed |= {(i, j): products for j, products in parts.items()}
     if suspects:
-        return Screening((), suspects, complete)
+        return Screening((), suspects)
     return Screening([(subject.sources[i], targets[j], agreed[i, j]) for i, j in pairs])
 
 
@@ -304,18 +301,17 @@ class _Input:
         weights = _weights(largest)
         return {j: (scaled[j], pulled[j]) for j in back}, v * (weights / weights.max())
 
-    def suspects(self, back: Back, vectors: Floats) -> tuple[Numbers, bool]:
-        """The columns whose products differ, and whether those are all, by parting those that do."""
+    def suspects(self, back: Back, vectors: Floats) -> Numbers:
+        """The columns whose products differ, the worst if they are many, by parting those that do."""
         v = vectors[0]
-        parts, complete = [np.arange(self.used)], True
+        parts = [np.arange(self.used)]
         while parts and max(map(len, parts)) > 1:
             pieces, moved = _parted(parts, v)
             compared, _ = self._compared(back, moved, AGAIN[0])
             excess = np.max([each.excess.max(axis=0) for each in compared.values()], axis=0)
             order = [k for k in np.argsort(-excess) if excess[k] > 0]
-            complete = complete and len(order) <= MOST
             parts = [pieces[k] for k in order[: MOST if len(order) <= MOST else SOME]]
-        return np.sort(np.concatenate([np.zeros(0, np.int64), *parts])), complete and bool(parts)
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *parts]))
 
     def _compared(self, back: Back, v: Floats, scale: float) -> "tuple[dict[int, Compared], list[Floats]]":
         """The products, and the derivatives of the outputs along each row of `v` times the steps."""
