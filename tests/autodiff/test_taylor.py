@@ -32,6 +32,15 @@ def adj_square(t: float64, r: float64):
 def beside_large(x: array[float64], y: array[float64]):
     i = tid()
     y[i] = where(i == 0, 1.0e15, square(x[i]))
+def one_wrong(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = square(x[i]) if i == 7 else x[i] * x[i]
+def large(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = float64(1.0e200) * square(x[i])
+def linear(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = float64(0.3) * x[i]
 def constant(x: array[float64], y: array[float64]):
     i = tid()
     y[i] = where(x[i] > 0.0, 3.0, inf)
@@ -78,3 +87,19 @@ def test_large_outputs_that_do_not_move_hide_no_other(kernels: dict[str, Any]) -
 
 def test_what_does_not_depend_on_the_inputs_passes_whatever_it_is(kernels: dict[str, Any]) -> None:
     assert taylor(kernels["constant"], 1.0, -2.0)
+
+
+def test_one_wrong_element_of_many_fails(kernels: dict[str, Any]) -> None:
+    report = taylor(kernels["one_wrong"], *np.linspace(0.5, 1.5, 200_000))
+    assert not report and report.slope == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_wrong_gradient_of_values_whose_squares_are_infinite_fails(kernels: dict[str, Any]) -> None:
+    report = taylor(kernels["large"], 1.0, 2.0)
+    assert not report and report.slope == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e9])
+def test_roundings_of_a_linear_function_tell_no_slope(kernels: dict[str, Any], value: float) -> None:
+    report = taylor(kernels["linear"], *5 * [value])
+    assert report and np.isnan(report.slope)

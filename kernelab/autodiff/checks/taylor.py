@@ -92,8 +92,8 @@ def taylor(subject: Subject) -> TaylorReport:
         starts = [numbers(source.elements) for source in subject.sources]
         v = [directions(rng, len(x), len(x))[0] * np.maximum(unit_of(x), np.abs(x)) for x in starts]
         pulled = [adjoint.products(j, weights) for j, weights in enumerate(u)]
-        moved = ((part, move) for parts in pulled for part, move in zip(parts, v, strict=True))
-        derivative = float(sum(part[0] @ move for part, move in moved))
+        moved = [part[0] * move for parts in pulled for part, move in zip(parts, v, strict=True)]
+        derivative = float(sum(map(np.sum, moved)))
         values, size, here = _values(subject, v, u)
         told = [fault.told for fault in faults(adjoint, Selection()).values()]
         before = [numbers(exact.stand_in(output)) for output in adjoint.outputs]
@@ -105,7 +105,7 @@ def taylor(subject: Subject) -> TaylorReport:
         changes = np.abs(ahead)
         remainders = np.abs(ahead - STEPS * derivative)
         errors = np.abs((ahead - behind) / (2.0 * STEPS) - derivative)
-    slope = _slope(remainders, ROUNDING * size)
+    slope = _slope(remainders, ROUNDING * (size + STEPS * _root_of_squares(moved)))
     fault = told[0] if told else ""
     return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative, fault=fault)
 
@@ -114,7 +114,7 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
     """How far the weighted sum of the outputs moves at each step and each step back; the size of its terms.
 
     Also the outputs where nothing moves.  An output that no step moves has no share in the rest: it may be
-    large, and would hide the others.
+    large, and would hide the others.  Roundings are of either sign: they add up as the root of their squares.
     """
     along = {i: move[np.newaxis] for i, move in enumerate(v)}
     _, looked = shifted(subject.start(), along, [0.0, *STEPS, *-STEPS])
@@ -123,15 +123,21 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
         moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in outputs]
         weighted = [move * weights[0] for move, weights in zip(moves, u, strict=True)]
         terms = [y[0] * weights[0] * move.any(0) for y, move, weights in zip(outputs, moves, u, strict=True)]
-    size = sum(float(np.abs(each[np.isfinite(each)]).sum()) for each in terms)
+    size = _root_of_squares([each[np.isfinite(each)] for each in terms])
     return np.sum([each.sum(axis=1) for each in weighted], axis=0), size, [y[0] for y in outputs]
 
 
-def _slope(remainders: Floats, noise: float) -> float:
+def _root_of_squares(parts: Sequence[Floats]) -> float:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.hypot.reduce(np.concatenate(parts)))  # squares of large numbers are infinite
+
+
+def _slope(remainders: Floats, noise: Floats) -> float:
     """The slope where remainders are small but more than rounding, NaN where too few are."""
     finite = np.flatnonzero(np.isfinite(remainders))
-    usable = remainders[finite[0] :] if len(finite) else remainders[:0]
-    ends = np.flatnonzero(~(usable > noise) | ~np.isfinite(usable))
+    first = int(finite[0]) if len(finite) else len(remainders)
+    usable = remainders[first:]
+    ends = np.flatnonzero(~(usable > noise[first:]) | ~np.isfinite(usable))
     usable = usable[: int(ends[0])] if len(ends) else usable
     if len(usable) < LEAST_STEPS:
         return float("nan")
