@@ -161,6 +161,25 @@ def test_views_copies_and_grids_add_up_too() -> None:
     assert {(3, (1, j)) for j in range(N)} <= {(record, thread) for record, thread, _ in told(found[3])}
 
 
+@pytest.mark.parametrize("how", ["assignment", "copy"])
+def test_a_copy_within_an_array_leaves_the_parts_of_what_it_reads(how: str) -> None:
+    x, y, z, loss = floats(), kl.zeros(N, dtype=float, requires_grad=True), floats(), number()
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["square"], dim=N, inputs=[x], outputs=[y])
+        if how == "copy":
+            kl.copy(y, y, dest_offset=0, src_offset=2, count=2)
+        else:
+            y[:2] = y[2:]
+        kl.launch(KERNELS["square"], dim=N, inputs=[y], outputs=[z])
+        kl.launch(KERNELS["total"], dim=N, inputs=[z], outputs=[loss])
+    found = check(tape, y, loss)
+    assert [told(one) for one in found[:2]] == [[(3, (0,), 11)], [(3, (1,), 11)]]
+    assert [told(one) for one in found[2:]] == [
+        [(3, (2,), 11), (2, None, None)],
+        [(3, (3,), 11), (2, None, None)],
+    ]
+
+
 def test_a_checkpoint_is_one_part() -> None:
     x, y, loss = floats(), kl.zeros(N, dtype=float, requires_grad=True), number()
 

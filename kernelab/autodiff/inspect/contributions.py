@@ -256,6 +256,8 @@ class _Sweep:
         self.parts: list[Contribution] = []
         start = self.bar.ptr + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
         self.bytes = range(start, start + self.now().nbytes)
+        offset, ones = start - self.bar.ptr + primal.offset, (1,) * primal.ndim
+        self.element = array.over(primal.allocation, offset, ones, primal.strides, primal.dtype)
 
     def now(self) -> Values:
         """The current value of the element's adjoint."""
@@ -273,11 +275,8 @@ class _Sweep:
 
     def end(self, plan: BackwardPlan) -> int:
         """The first record that reads the element: after it, its gradient is published."""
-        strides = self.primal.strides
-        offset = self.bytes.start - self.bar.ptr + self.primal.offset
-        ones = (1,) * self.primal.ndim
-        element = array.over(self.primal.allocation, offset, ones, strides, self.primal.dtype)
-        reading = [(i, one.is_input) for i, one in plan.publications() if one.elements.overlaps(element)]
+        published = ((i, one) for i, one in plan.publications() if one.elements.overlaps(self.element))
+        reading = [(i, one.is_input) for i, one in published]
         if not reading:
             return len(self.records)
         return 0 if any(leaf for _, leaf in reading) else min(i for i, _ in reading)
@@ -289,7 +288,7 @@ class _Sweep:
         if changes is None:
             record.pull(adjoints, BASE)
             mine = self.primal.allocation
-            is_written = any(one.allocation is mine and one.overlaps(self.primal) for one in record.written)
+            is_written = any(one.allocation is mine and one.overlaps(self.element) for one in record.written)
             if is_written and not np.array_equal(self.now(), before, equal_nan=True):
                 # What was written is another value than before: its gradient begins here.
                 self.parts.clear()
