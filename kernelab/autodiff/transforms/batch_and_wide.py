@@ -146,7 +146,8 @@ class Batch(Level):
     def _run_wide(
         self, program: Program, grid: Extents, arguments: Sequence[Argument], wide: Positions, distinct: bool
     ) -> None:
-        if program.is_opaque:
+        is_differentiated = any(level.takes_derivatives for level in self.parent.outwards())
+        if program.is_opaque or (is_differentiated and program.has_rules_of_arrays):
             self._one_by_one(program, grid, arguments, wide)
             return
         parts = [self._lanes_of(i in wide, a) for i, a in enumerate(arguments)]
@@ -222,11 +223,14 @@ class Batch(Level):
         self, program: Program, grid: Extents, arguments: Sequence[Argument], wide: Sequence[int]
     ) -> None:
         if any(isinstance(argument, Kept | KeptStarts) for argument in arguments):
-            message = f"`{program.name}` overwrites values that its adjoint needs, beside native C++"
+            message = (
+                f"`{program.name}` overwrites what its adjoint needs, beside native C++ or a rule of arrays"
+            )
             hint = "write its results to another array, or leave vmap away"
             raise GradientError.of(message, "lanes", hint, program.function.span)
         if self._distinct(program):
-            message = f"`{program.name}` draws random numbers beside native C++, the same ones in every lane"
+            message = f"`{program.name}` draws random numbers beside native C++ or a rule of arrays, "
+            message += "the same ones in every lane"
             hint = 'draw them in a kernel of its own, or say randomness="same"'
             raise GradientError.of(message, "randomness", hint, program.function.span)
         views = {i: self.widen(argument) for i in wide if isinstance(argument := arguments[i], array)}

@@ -177,6 +177,8 @@ class Passed(Ran):
 class Explaining(Level):
     """Keeps what ran in `entries`, also on what came from the inputs through integers, to explain zeros."""
 
+    takes_derivatives = True
+
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
         self.entries: list[Any] = []

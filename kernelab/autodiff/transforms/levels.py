@@ -60,6 +60,8 @@ Key = TypeVar("Key")
 class Level(Witness, Recorder):
     """The place where programs run; also the recorder of a user's launches and copies."""
 
+    takes_derivatives = False
+
     def __init__(self, parent: "Level") -> None:
         super().__init__()
         self.parent = parent

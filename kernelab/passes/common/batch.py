@@ -6,7 +6,7 @@
 The arrays chosen get an axis in front, which the lane indexes; all others are shared by the lanes, and since
 all of these would store the same there, the first does it for them (`to_widen` says where that is so).  In
 `by_thread` the lane is the thread itself: each thread then has a copy of the chosen arrays of its own.
-Expects no `Call` and no `Custom`.
+Expects no `Call`, and no `Custom` with arrays: the rules of others are those of each lane.
 """
 
 from collections.abc import Collection
@@ -144,6 +144,12 @@ class _Batcher(Copier):
 def is_opaque(function: ir.Function) -> bool:
     """Whether native code touches arrays, which knows no lanes: each lane then needs a run of its own."""
     return any(isinstance(stmt, ir.Native) and stmt.arrays for stmt in ir.walk(function.body))
+
+
+def has_rules_of_arrays(function: ir.Function) -> bool:
+    """Whether a derivative that a user wrote takes arrays, which have an axis for lanes: it knows none."""
+    customs = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Custom))
+    return any(isinstance(arg.type, Array) for custom in customs for arg in custom.args)
 
 
 def draws(function: ir.Function) -> bool:

@@ -160,6 +160,11 @@ class Program:
         return batch.is_opaque(self.flat)
 
     @cached_property
+    def has_rules_of_arrays(self) -> bool:
+        """Whether its lanes cannot run together where they are differentiated."""
+        return batch.has_rules_of_arrays(self.function)
+
+    @cached_property
     def meets(self) -> bool:
         """Whether its threads may meet, so that their order may matter."""
         return may_meet(self.flat)
@@ -373,7 +378,8 @@ class Program:
         """The program for many lanes; `wide` are the arrays with an axis for them."""
 
         def make() -> Program:
-            function = batch.batched(self.flat, wide, rank, distinct)
+            text = self.flat if self.has_rules_of_arrays else self.function
+            function = batch.batched(text, wide, rank, distinct)
             laned = self._derived(function, lambda other: other.batched(wide, rank, distinct))
             laned.is_text = self.is_text
             return laned
