@@ -618,3 +618,18 @@ def test_python_looks_for_garbage_in_functions_of_the_user_and_not_in_a_sweep() 
             assert gc.isenabled() == wanted
         finally:
             gc.enable()
+
+
+def test_a_copy_of_what_has_no_gradients_ends_those_of_what_it_overwrites() -> None:
+    kernels = kl.compile(
+        "def squared(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i]\n"
+        "def added(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = y[i] + x[i]\n"
+    )
+    x, constant = kl.array([1.0, 2.0], requires_grad=True), kl.array([5.0, 6.0])
+    y = kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels["squared"], 2, [x, y])
+        kl.copy(y, constant)
+        kl.launch(kernels["added"], 2, [x, y])
+    tape.backward(grads={y: kl.ones(2)})
+    assert x.grad.list() == [1.0, 1.0]
