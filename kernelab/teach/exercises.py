@@ -175,7 +175,7 @@ def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
     if is_function(f) or any(isinstance(value, array) for value in point):
         jacobians = jacobian_fd(f, inputs=[_varied(value) for value in point])
         if any(output for _, output in jacobians):
-            raise _unclear("it returns several arrays", "check one of them: of=lambda x: f(x)[0]")
+            raise _unclear("the function of= returns several arrays", "check one: of=lambda x: f(x)[0]")
         slopes = [np.squeeze(jacobians[k, 0].numpy()) for k in range(len(point))]
     else:
         slopes = [_differences(f, point, k) for k in range(len(point))]
