@@ -403,10 +403,10 @@ class Recording(Witness, Recorder):
         self.provenance.watch(memory)
         return ()
 
-    def gone_back(self, primals: Sequence[array], bars: Sequence[Allocation]) -> None:
+    def gone_back(self, sources: Sequence[array], bars: Sequence[Allocation]) -> None:
         """Note gradients that were computed while the tape records: nothing differentiates them."""
         self.is_plain = False
-        self.provenance.derived(primals, bars, len(self.records))
+        self.provenance.derived(sources, bars, len(self.records))
 
     def used_outside(self, elements: array, by_host: bool) -> Origins:
         """Warn where a Python function with a derivative of its own reads more than its arguments."""

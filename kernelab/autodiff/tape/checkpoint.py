@@ -30,7 +30,7 @@ from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray, checksum, described
 from kernelab.runtime.context.garbage import as_the_user_has_it
-from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
+from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import array_of
@@ -300,6 +300,11 @@ class Observer(Recorder):
             if self.signature.is_outside(elements):
                 self._keep(elements)
         self.signature.launch(call)
+
+    def adjoint_alone(self, what: str, arguments: Sequence[array]) -> None:
+        """Refuse gradients that the second run would add once more."""
+        message = f"{what} cannot run in a checkpoint: its function runs again, and adds the gradients twice"
+        raise refusal(TapeError, message, "nested", "go back outside of kl.checkpoint")
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._look_for_unseen(dest, own=1)

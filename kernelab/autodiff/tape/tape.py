@@ -360,6 +360,10 @@ class Tape(Observed, Habits, Displayed):
         recording, self._findings = self._recording, ()
         seeds = seeds_of(recording, loss, grads)
         replaced = replaced_by(recording, seeds) if loss is None and grads is None else frozenset()
+        recorder = RECORDER.get()
+        given = [] if recorder is None else [one for one in seeds.values() if isinstance(one, array)]
+        if recorder is not None:
+            recorder.adjoint_alone("a backward pass", given)
         token = RECORDER.set(None)
         try:
             with put_off() if len(recording.records) > FEW else nullcontext():
@@ -383,10 +387,11 @@ class Tape(Observed, Habits, Displayed):
             raise
         finally:
             RECORDER.reset(token)
-        recorder = RECORDER.get()
         if recorder is not None:
             primals = plan.published()
-            recorder.gone_back(primals, [p.allocation.adjoint for p in primals if p.allocation.adjoint])
+            recorder.gone_back(
+                [*primals, *given], [p.allocation.adjoint for p in primals if p.allocation.adjoint]
+            )
         self._spare = adjoints.end(BASE) if recording.guard.swept else {}
         recording.guard.swept = True
 

@@ -277,12 +277,11 @@ class Level(Witness, Recorder):
         if self.parent is not self:
             self.parent.left_out(call)
 
-    def adjoint_alone(self, name: str, primals: Sequence[array], bars: Sequence[array]) -> None:
-        arguments = [*primals, *bars]
+    def adjoint_alone(self, what: str, arguments: Sequence[array]) -> None:
         require_arguments_readable(arguments)
         if any(self._is_carried(argument.allocation) for argument in arguments):
-            message = f"the adjoint of `{name}`, launched by itself, is not differentiated in a transform"
-            hint = "differentiate the function that launches the kernel: kl.func.vjp, and grad of grad"
+            message = f"{what} is not differentiated in a transform"
+            hint = "differentiate the function itself: kl.func.vjp, and grad of grad"
             raise refusal(GradientError, message, "nested", hint)
 
     def copied(self, dest: array, src: array, how: str) -> None:

@@ -40,11 +40,11 @@ class Recorder:
     def left_out(self, call: Any) -> None:
         """A validated launch that is not to be recorded is about to run."""
 
-    def adjoint_alone(self, name: str, primals: Sequence[Elements], bars: Sequence[Elements]) -> None:
-        """The adjoint of the kernel of this name is about to run by itself on some arrays, unrecorded."""
+    def adjoint_alone(self, what: str, arguments: Sequence[Elements]) -> None:
+        """An adjoint or a backward pass is about to compute gradients of some arrays, unrecorded."""
 
-    def gone_back(self, primals: Sequence[Elements], bars: Sequence[Any]) -> None:
-        """An adjoint or a backward pass has changed the memory `bars`, the gradients of these arrays."""
+    def gone_back(self, sources: Sequence[Elements], bars: Sequence[Any]) -> None:
+        """An adjoint or a backward pass has changed the memory `bars`, gradients computed from arrays."""
 
     def launched_nothing(self, name: str, targets: Sequence[Elements]) -> None:
         """A launch of the kernel of this name had no threads, so it did not write to `targets`."""

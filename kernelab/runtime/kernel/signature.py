@@ -23,6 +23,7 @@ from kernelab.lang.types import (
     bool_,
     float32,
     int32,
+    is_differentiable,
     scalar_of,
     shape_of,
 )
@@ -30,6 +31,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.exchange import is_outside
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import array_type, described, scalar_of_dtype, value_type
+from kernelab.runtime.context.recorder import warn_at
 from kernelab.runtime.host.create import from_other
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
@@ -57,10 +59,25 @@ def flattened_adjoints(formals: Formals, adjoints: Sequence[Any]) -> list[Any]:
         if isinstance(bar, structarray):
             bars += bar.leaves
         elif isinstance(bar, Instance):
+            _warn_of_numbers(formal)
             bars += [part if isinstance(part, array) else None for part in bar._leaves()]
         else:
             bars += [bar] * (count if bar is None else 1)
     return bars
+
+
+def _warn_of_numbers(formal: Formal) -> None:
+    parts = leaves(formal.type, formal.name)
+    numbers = [
+        f"`{leaf.name}`"
+        for leaf in parts
+        if not isinstance(leaf.type, Array) and is_differentiable(leaf.type)
+    ]
+    if numbers:
+        message = (
+            f"a struct of adjoints takes those of its arrays: it does not get those of {', '.join(numbers)}"
+        )
+        warn_at(message, "grad", f"set {formal.name}.requires_grad = True, and read {formal.name}.grad")
 
 
 def structs_in(arguments: Sequence[Any]) -> Iterator[Any]:

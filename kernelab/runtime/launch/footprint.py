@@ -9,7 +9,7 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,11 @@ def grid_of(dim: int | Sequence[int]) -> Grid:
         raise LaunchError.of(message, "dim", "pass len(x), x.size or x.shape")
     sizes: Any = dim
     try:
-        extents = sizes if isinstance(sizes, str) or not isinstance(sizes, Iterable) else tuple(sizes)
+        extents = (
+            sizes
+            if isinstance(sizes, str | range | Set | Mapping) or not isinstance(sizes, Iterable)
+            else tuple(sizes)
+        )
         hash(extents)
     except (TypeError, ValueError):  # an array without axes, a tuple with a list in it
         raise _no_grid(dim) from None

@@ -123,7 +123,7 @@ def launch(
         raise no_grid(kernel, [*inputs, *outputs])
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
         require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
-    arguments, adjoints = [*inputs, *outputs], [*adj_inputs, *adj_outputs]
+    arguments, adjoints = [*inputs, *outputs], _adjoints(kernel, inputs, adj_inputs, adj_outputs)
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
@@ -275,6 +275,17 @@ def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
     warn_at(message, "grid", hint)
 
 
+def _adjoints(
+    kernel: Kernel, inputs: Sequence[Any], adj_inputs: Sequence[Any], adj_outputs: Sequence[Any]
+) -> list[Any]:
+    """The adjoints in the order of the arguments, None for inputs that are given none."""
+    missing = len(inputs) - len(adj_inputs) if adj_outputs else 0
+    if missing < 0:
+        message = f"{len(adj_inputs)} adjoints for the {counted(len(inputs), 'input')} of `{kernel.name}`"
+        raise LaunchError.of(message, "count", "adj_inputs go with inputs, adj_outputs with outputs")
+    return [*adj_inputs, *(None,) * missing, *adj_outputs]
+
+
 def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], grads: list[Any]) -> None:
     """Run the adjoint program alone, on the gradients given, else on those of the arrays."""
     grid = grid_of(dim)
@@ -289,19 +300,20 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
         message = "picked elements have an adjoint on a tape only"
         raise LaunchError.of(message, "index", "pass x.contiguous()", kernel.span)
     bars = _bars(kernel, arguments, [*grads, *(None,) * (len(arguments) - len(grads))])
+    _warn_of_no_adjoints(kernel, bars)
     program = kernel.program
     pullback = program.pullback(tuple(bars), program.sharing(arguments))
     if pullback.residuals:
         message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
         raise LaunchError.of(message, "residual", "launch it under a Tape", kernel.span)
+    primals, given = [*arrays_in(arguments)], [*bars.values()]
     _keep_given(kernel, pullback.adjoint, arguments, bars)
-    primals = [*arrays_in(arguments)]
     if ENTERED:
-        notify_outside_use([*primals, *bars.values()])
+        notify_outside_use([*primals, *given])
     recorder = RECORDER.get()
     if recorder is not None:
-        recorder.adjoint_alone(kernel.name, primals, [*bars.values()])
-        recorder.gone_back(primals, [bar.allocation for bar in bars.values()])
+        recorder.adjoint_alone(f"the adjoint of `{kernel.name}`, launched by itself,", [*primals, *given])
+        recorder.gone_back([*primals, *given], [bar.allocation for bar in bars.values()])
     parts += [bar.packed for bar in bars.values()]
     checked = None
     if kernel.check is not None and grid.threads:
@@ -318,6 +330,16 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
         checked.has_run()
 
 
+def _warn_of_no_adjoints(kernel: Kernel, bars: dict[int, array]) -> None:
+    read, written = set(kernel.plan.read), set(kernel.plan.written)
+    missing = None if bars.keys() & written else ("writes", "outputs")
+    missing = missing if bars.keys() - (written - read) else ("reads", "inputs")
+    if missing is not None:
+        does, side = missing
+        message = f"nothing that `{kernel.name}` {does} has an adjoint: its adjoint changes no gradient"
+        warn_at(message, "grad", f"give adj_{side}=, or set requires_grad before the launch")
+
+
 def _bars(kernel: Kernel, arguments: list[Any], adjoints: list[Any]) -> dict[int, array]:
     bars: dict[int, array] = {}
     parameters = kernel.plan.parameters
@@ -330,6 +352,11 @@ def _bars(kernel: Kernel, arguments: list[Any], adjoints: list[Any]) -> dict[int
         if bar is not None and is_differentiable(type):
             wanted = Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span)
             bars[i], _ = wanted.convert(bar)
+            if type is not parameter.type and bars[i].size != 1:
+                message = (
+                    f"the adjoint of `{parameter.name}` is an array of one element, not of {bars[i].size}"
+                )
+                raise LaunchError.of(message, "argument", span=parameter.span)
     return bars
 
 
