@@ -67,12 +67,18 @@ def made_of(type: Vec | Mat, /, *components: Any) -> Any:
     if not components:
         return value_of(type, np.zeros(type.shape, type.scalar.dtype))
     try:
+        if any(component is None for component in components):
+            raise TypeError("None is no number")
         columns = [as_components(untraced(component), type.scalar) for component in components]
     except (TypeError, ValueError, OverflowError) as error:
         message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
         raise KernelTypeError.of(message, "value", str(error)) from None
     if len(columns) == 1 and columns[0].shape in ((), type.shape):
         return follow(value_of(type, np.broadcast_to(columns[0], type.shape).copy()), *components)
+    if isinstance(type, Mat) and len(columns) == 1 and columns[0].ndim == 2:
+        shape = " by ".join(map(str, columns[0].shape))
+        hint = "write x.T for the transpose, or x.ravel() for the same numbers by rows"
+        raise KernelTypeError.of(f"{type} takes no matrix of {shape}", "count", hint)
     joined = np.concatenate([component.ravel() for component in columns])
     size = math.prod(type.shape)
     if joined.size != size:

@@ -116,7 +116,7 @@ def untraced(value: Any) -> Any:
 
 def _traced_array(values: Any, sources: Origins) -> Any:
     if not isinstance(values, Traced):
-        if values.__class__ is not np.ndarray or values.dtype.kind not in "fcbiu":
+        if values.__class__ is not np.ndarray or values.dtype.kind not in "fcbiuV":
             return values  # another library's, which knows better what its results are
         values = values.view(TracedArray)
     values._origins = _of_kind(values, sources)

@@ -205,3 +205,23 @@ def test_what_a_function_of_numpy_makes_of_an_array_is_reported_in_a_transform(
 ) -> None:
     with pytest.warns(kl.KernelWarning, match="the host took a number there and passed it on"):
         transform(lambda x: x * number(x * x), kl.array([1.0, 2.0], requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda springs: springs.numpy()["stiffness"][0],
+        lambda springs: springs.numpy()["stiffness"].sum(),
+        lambda springs: springs[::-1].numpy()["stiffness"].tolist()[0],
+        lambda springs: springs["stiffness"].numpy()[0],
+        lambda springs: springs.list()[0].stiffness,
+    ],
+)
+def test_a_number_of_an_array_of_structs_is_reported(take: Callable[[Any], Any]) -> None:
+    x, y = kl.ones(2, requires_grad=True), kl.zeros(2, requires_grad=True)
+    springs = kl.zeros(2, dtype=kernels["Spring"], requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels["square"], 2, [x], [springs["stiffness"]])
+        kl.launch(kernels["scaled"], 2, [x, take(springs)], [y])
+    with pytest.warns(kl.KernelWarning, match="the host took a number there and passed it on"):
+        tape.backward(grads={y: kl.ones(2)})

@@ -548,3 +548,9 @@ def test_arrays_of_several_megabytes_begin_on_huge_pages() -> None:
         assert all(each.ptr % HUGE_PAGE < HUGE_PAGE // 16 and each.ptr % 64 == 0 for each in several)
         assert len({each.ptr % HUGE_PAGE for each in several}) == len(several)
     assert not kl.zeros(1_000_000, dtype=float).numpy().any()
+
+
+@pytest.mark.parametrize("key", [slice(None, None, 0), slice(0, 2.0), (slice(None, None, 0), 1)])
+def test_a_slice_that_is_none_is_an_error_of_kernelab(key: Any) -> None:
+    with pytest.raises(kl.KernelIndexError, match="slice"):
+        kl.ones((2, 2))[key]

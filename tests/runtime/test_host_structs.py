@@ -443,3 +443,26 @@ def test_records_of_the_same_fields_in_another_order_are_refused_and_can_be_conv
     fills[fill](require_fields(data, kl.zeros(0, dtype=Ordered).numpy().dtype))
     made = kl.array(require_fields(data, kl.zeros(0, dtype=Ordered).numpy().dtype), dtype=Ordered)
     assert (made["a"].list(), made["n"].list()) == ([1.5, 2.5], [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("m", 1e39), ("h", 1e6), ("v", (0.0, 1e39)), ("k", (2**31, 0)), ("m", np.float64(-1e300))],
+)
+def test_a_field_takes_no_number_that_it_cannot_hold(field: str, value: Any) -> None:
+    Wide = kl.compile("class Wide:\n    m: float\n    h: float16\n    v: vec2\n    k: vec2i\n")["Wide"]
+    wide = Wide()
+    with pytest.raises(kl.KernelTypeError, match=f"the field {field} of Wide"):
+        setattr(wide, field, value)
+    with pytest.raises(kl.KernelTypeError, match=f"the field {field} of Wide"):
+        Wide(**{field: value})
+    wide.m, wide.v = float("inf"), (float("nan"), 1e38)
+    assert wide.m == float("inf") and wide.v[1] == np.float32(1e38)
+
+
+def test_an_element_alone_is_its_struct_and_dlpack_knows_none() -> None:
+    Pair = kl.compile("class Pair:\n    m: float\n")["Pair"]
+    pairs = kl.array([Pair(3.0)])
+    assert pairs.item().m == 3.0
+    with pytest.raises(kl.KernelTypeError, match="DLPack knows no elements of Pair"):
+        kl.to_dlpack(pairs)

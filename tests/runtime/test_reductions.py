@@ -251,3 +251,18 @@ def test_running_sums_of_float32_keep_their_digits(dtype: Any, inclusive: bool) 
     np.testing.assert_array_equal(
         x.grad.numpy().reshape(count, -1)[:, 0], sums[:0:-1] if inclusive else sums[-2::-1]
     )
+
+
+@pytest.mark.parametrize("first", [float("inf"), float("nan"), 2.0])
+def test_an_exclusive_scan_starts_at_zero(first: float) -> None:
+    out = kl.zeros(2)
+    kl.utils.array_scan(kl.array([first, 1.0]), out, inclusive=False)
+    np.testing.assert_array_equal(out.numpy(), np.float32([0.0, first]))
+    pairs = kl.zeros(2, dtype=kl.quat)
+    kl.utils.array_scan(kl.full(2, [first, 1.0, 1.0, 1.0], dtype=kl.quat), pairs, inclusive=False)
+    np.testing.assert_array_equal(pairs.numpy()[1], np.float32([first, 1.0, 1.0, 1.0]))
+
+
+def test_segments_are_counted_in_ints() -> None:
+    with pytest.raises(kl.KernelTypeError, match="segment_start_indices is an array of ints"):
+        kl.utils.segmented_sort_pairs(kl.ones(2), kl.ones(2), 2, kl.array([0.0, 2.0]))

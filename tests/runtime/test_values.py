@@ -418,3 +418,12 @@ def test_components_are_set_once_each() -> None:
     assert v == (6.0, 2.0, 5.0)
     with pytest.raises(kl.KernelTypeError, match="xx names a component of the vec3 twice"):
         v.xx = kl.vec2(5.0, 6.0)
+
+
+def test_a_matrix_of_another_shape_and_none_are_refused() -> None:
+    for matrix in (np.ones((3, 2)), kl.mat32(), kl.mat22()):
+        with pytest.raises(kl.KernelTypeError, match="mat23 takes no matrix of"):
+            kl.mat23(matrix)
+    assert kl.mat23(np.arange(6)).shape == (2, 3)
+    with pytest.raises(kl.KernelTypeError, match="cannot be the components of a vec3"):
+        kl.vec3(None, 0.0, 0.0)

@@ -272,8 +272,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         if self.size != 1:
             message = f"item() takes the one element of an array, and this one has {self.size}"
             raise KernelValueError.of(message, "size", "write x.list(), or x[0] for one")
-        origins = look_at(self)
-        return traced(_listed(self)[0], origins)
+        return self.list()[0]
 
     def tolist(self) -> Any:
         """The elements in nested lists, as NumPy's `tolist`; of one dimension, as `list`."""
@@ -344,7 +343,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         except OverflowError:
             message = f"an index of so many digits is out of bounds (the shape is {self.shape})"
             raise KernelIndexError.of(message, "index") from None
-        except IndexError as error:
+        except (IndexError, TypeError, ValueError) as error:  # as a step of 0
             raise KernelIndexError.of(f"{error} (the shape is {self.shape})", "index") from None
         axes = sum(k is None or isinstance(k, slice) for k in keys)
         if axes > 4:

@@ -387,6 +387,10 @@ class Exchange(Gradients):
         Of a CUDA device, the stream of the other library, which it names, waits for what kernelab does there.
         Raises BufferError where the memory is read-only and the other library cannot say that it minds.
         """
+        elem: Any = self.dtype
+        if isinstance(elem, Struct):
+            message = f"DLPack knows no elements of {elem}"
+            raise KernelTypeError.of(message, "dlpack", f"share a field: x['{elem.fields[0].name}']")
         warn_of_end(self, "pass kl.clone(x, requires_grad=False) where values are meant to go alone")
         if self.allocation.space is not None:
             options.pop("max_version", None)

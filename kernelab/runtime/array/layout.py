@@ -310,7 +310,10 @@ class Views(Strided):
                 return traced(value, origins) if origins or recorder is not None else value
             offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
             return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
-        start, stop, step = key.indices(extent)
+        try:
+            start, stop, step = key.indices(extent)
+        except (TypeError, ValueError):  # no whole numbers, or a step of 0: the general path says so
+            return None
         count = len(range(start, stop, step))
         if not count:
             return None

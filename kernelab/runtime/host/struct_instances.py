@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelab.errors import KernelError, KernelTypeError, TapeError, counted
+from kernelab.errors import KernelError, KernelTypeError, KernelValueError, TapeError, counted
 from kernelab.host.traced import Origins, follow, traced, untraced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.rounding import rounded, widened
@@ -31,7 +31,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.conversion import HostArray, array_type, described
+from kernelab.runtime.context.conversion import HostArray, array_type, converted, described
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.device import CPU
 
@@ -439,6 +439,8 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
             number = rounded(raw, scalar.dtype).item()
         except OverflowError:
             raise _wrong(entry, struct, "an int of so many digits", "no float is that large") from None
+    if scalar.is_float and math.isinf(number) and not math.isinf(raw):
+        raise _wrong(entry, struct, f"{raw}, which it cannot hold")
     return follow(number, value)
 
 
@@ -452,7 +454,11 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     if not fits:
         hint = f"give {size_of(type)} numbers, or kl.{type}(...)"
         raise _wrong(entry, struct, described(value, by_shape=True), hint)
-    return follow(value_of(type, rounded(numbers, scalar_of(type).dtype).reshape(shape_of(type))), value)
+    try:
+        components = converted(numbers, scalar_of(type)).reshape(shape_of(type)).copy()
+    except KernelValueError as error:
+        raise _wrong(entry, struct, f"{described(value)}: {error.diagnostics[0].message}") from None
+    return follow(value_of(type, components), value)
 
 
 def _wrong(entry: Field, struct: str, actual: str, hint: str = "") -> KernelTypeError:

@@ -9,7 +9,7 @@ from kernelab import hooks
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.errors import LaunchError, near
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.memory.device import Device
@@ -117,7 +117,7 @@ class Launch:
 
         Raises LaunchError if there is none.
         """
-        if not 0 <= index < len(self.arguments):
+        if not is_whole(index) or not 0 <= index < len(self.arguments):
             message = (
                 f"this launch of `{self.kernel.name}` has {len(self.arguments)} arguments, none at {index}"
             )

@@ -92,7 +92,7 @@ def array_scan(values: array[T], out: array[T]):
 
 _EXCLUSIVE_SCAN = """
 def array_scan(values: array[T], out: array[T]):
-    total = W(values[0] - values[0])
+    total = W(0)
     for k in range(values.shape[0]):
         out[k] = T(total)
         total += W(values[k])

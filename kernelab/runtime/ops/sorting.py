@@ -104,14 +104,20 @@ def runlength_encode(
 
 
 def _segments(starts: array, ends: array | None) -> tuple[list[int], list[int]]:
-    _require_row(starts, "segment_start_indices is")
+    _require_places(starts, "segment_start_indices")
     first: list[int] = starts.list()
     if ends is None:
         return first[:-1], first[1:]
-    _require_row(ends, "segment_end_indices is")
+    _require_places(ends, "segment_end_indices")
     if ends.size != starts.size:
         raise KernelValueError.of(f"there are {starts.size} starts of segments and {ends.size} ends", "size")
     return first, ends.list()
+
+
+def _require_places(value: Any, name: str) -> None:
+    _require_row(value, f"{name} is")
+    if not isinstance(value.dtype, Scalar) or not value.dtype.is_int:
+        raise KernelTypeError.of(f"{name} is an array of ints, not of {value.dtype}", "dtype")
 
 
 def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray], HostArray]) -> None:
