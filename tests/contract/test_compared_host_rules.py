@@ -22,6 +22,7 @@ rng = np.random.default_rng(3)
 @pytest.fixture(autouse=True)
 def nothing_has_been_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_rule_check, "_tries", {})
+    monkeypatch.setitem(globals(), "rng", np.random.default_rng(3))  # the same whichever tests ran before
 
 
 def numbers(*shape: int, dtype: Any = kl.float32) -> Any:
@@ -242,10 +243,14 @@ def test_the_warning_is_at_the_line_of_the_rule_and_shows_the_function() -> None
     assert "cube is defined here" in str(one.message)
 
 
-@pytest.mark.parametrize("factor", ["np.clip({}, -5.0, 5.0)", "abs({})", "np.maximum({}, 0.0)"])
-def test_one_that_is_not_linear_is_told(factor: str) -> None:
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    "factor", ["np.clip({}, -5.0, 5.0)", "abs({})", "np.maximum({}, 0.0)", "({} + 0.3)", "np.sign({})"]
+)
+def test_one_that_is_not_linear_is_told(factor: str, size: int) -> None:
     back = eval(f"lambda x, bar: 2.0 * {factor.format('bar.numpy()')}", {"np": np})
-    assert len(told(lambda x: 2.0 * x.numpy(), back, (numbers(4),))) == 1
+    (one,) = told(lambda x: 2.0 * x.numpy(), back, (numbers(size),))
+    assert "is not in proportion to its cotangents" in one
 
 
 def test_a_rule_of_kernels_is_compared_where_a_second_derivative_passes() -> None:
@@ -359,7 +364,7 @@ def test_integers_of_both_sides_are_left_alone() -> None:
 # ------------------------------------------------------------------------------------------ side effects
 
 
-def test_it_costs_three_runs_and_the_rule_one_once() -> None:
+def test_it_costs_three_runs_and_the_rule_two_once() -> None:
     runs = []
 
     def square(x: Any) -> Host:
@@ -374,7 +379,7 @@ def test_it_costs_three_runs_and_the_rule_one_once() -> None:
     for _ in range(20):
         pulled(kl.func.custom_vjp(square, square_back), (x,))  # made anew each time
     assert runs.count("f") <= 20 + 3 * 3
-    assert runs.count("b") <= 20 + 3
+    assert runs.count("b") <= 20 + 2 * 3
     runs.clear()
     pulled(kl.func.custom_vjp(square, lambda x, bar: 2.0 * x * bar, check=False), (x,))
     assert runs == ["f"]

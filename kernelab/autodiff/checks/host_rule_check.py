@@ -223,6 +223,11 @@ class _Comparison:
         """How far the results, times the cotangents, are apart where the function runs twice."""
         return abs(self._weighted(self._run(self.arrays), self.here))
 
+    @cached_property
+    def turned(self) -> list[Floats]:
+        """What the rule makes of the cotangents, far smaller and with the other sign."""
+        return self._pulled([-seed / LARGE for seed in self.seeds])
+
     def told(self, n: int) -> str | None:
         """What is wrong with the adjoint of an argument, "" if nothing is; None where that is not known."""
         sizes = np.abs(values := _numbers(self.arrays[n]))
@@ -233,8 +238,8 @@ class _Comparison:
         is_symmetric = values.ndim > 1 and np.array_equal(values, np.swapaxes(values, -1, -2))
         if told and is_symmetric and self._reads_half(n, along):
             # Of what stands twice it reads one; the rule may share the derivative between both.
-            return self._along(n, along + np.swapaxes(along, -1, -2))
-        return told
+            told = self._along(n, along + np.swapaxes(along, -1, -2))
+        return told or self._not_linear(n) or told
 
     def _along(self, n: int, along: Floats) -> str | None:
         wide: _Slope | None = None
@@ -281,6 +286,12 @@ class _Comparison:
         halves = (np.triu(along, 1), np.tril(along, -1))
         return any(not self._weighted(self._moved(n, self.steps[0] * half)[1], self.here) for half in halves)
 
+    def _not_linear(self, n: int) -> str:
+        """What is wrong with an adjoint that does not turn round with the cotangents, "" if nothing is."""
+        straight = self.bars[n]
+        differs = np.linalg.norm(straight + LARGE * self.turned[n]) > self.apart * np.linalg.norm(straight)
+        return self._not_in_proportion(n) if differs else ""
+
     # ---- values
 
     def _drawn(self, shape: Sequence[int]) -> Floats:
@@ -323,10 +334,10 @@ class _Comparison:
         """What is wrong with an adjoint."""
         func, back = name_of(self.call.func), name_of(self.call.back)
         name = argument_name(self.call.func, self.call.places[n])
-        small = float((self._pulled([seed / LARGE for seed in self.seeds])[n] * along).sum())
+        small = -float((self.turned[n] * along).sum())
         given, found = (each / LARGE for each in (slope.given, slope.found))
         if abs(small - given) > self.apart * max(abs(small), abs(given)):
-            return f"what {back} returns for {name} is not in proportion to its cotangents"
+            return self._not_in_proportion(n)
         told = f"{back} gives {given:.4g} for {name} along a direction "
         told += f"where differences of {func} give {found:.4g}"
         for at, line in self.call.overwrites(self.arrays).items():
@@ -334,6 +345,10 @@ class _Comparison:
             told += f"; {func} changes its copy of {argument_name(self.call.func, at)} in {where}, "
             told += f"and {back} gets what it was before"
         return told
+
+    def _not_in_proportion(self, n: int) -> str:
+        name = argument_name(self.call.func, self.call.places[n])
+        return f"what {name_of(self.call.back)} returns for {name} is not in proportion to its cotangents"
 
 
 def _begun(call: HostCall, arrays: Sequence[array]) -> _Comparison:
