@@ -1,5 +1,6 @@
 """Lost digits are told from kinks and wrong rules: by a verdict of their own, at the line that loses them."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -213,3 +214,23 @@ def test_what_has_no_precision_is_refused() -> None:
         kl.precision(kl.Tape())
     with pytest.raises(kl.LaunchError, match="dim is missing"):
         kl.precision(CHAIN["total"])
+
+
+@pytest.mark.parametrize("dtype", [kl.float32, kl.float64])
+def test_float64_is_not_compared_with_itself(dtype: Any) -> None:
+    x = kl.array([0.1, 0.2], dtype=dtype, requires_grad=True)
+    found = kl.precision(lambda x: (x + 1e6) - 1e6, inputs=[x])
+    assert found.is_complete == bool(found.lines) == (dtype is kl.float32)
+    if dtype is kl.float64:
+        assert "no line was looked at" in str(found) and "in float64 alone" in str(found)
+
+
+def test_of_threads_that_lose_as_much_the_one_with_the_fewest_digits_is_told() -> None:
+    def left(values: list[float]) -> float:
+        x = kl.array(values, requires_grad=True)
+        found = kl.precision(lambda x: (lambda y: y * y)((x + 1e4) - 1e4), inputs=[x])
+        line = next(line for line in found.lines if line.span.line_text.endswith("a - b"))
+        assert line.backward is not None
+        return line.backward.left
+
+    assert left([math.nan, 0.1]) == left([0.1]) == pytest.approx(2.4, abs=0.1)

@@ -284,13 +284,14 @@ class SideBySide(Wide):
         before = before if operands else left  # an element is read as it was written
         if isinstance(own.stmt, ir.Atomic):  # a sum has no more digits than the worst that is added to it
             before = np.full(len(both), before.min())
-        place, k = (own.stmt.span, is_backward), int(np.argmax(before - left))
+        # Of several threads in which it loses as much, the one with the fewest digits left.
+        place, k = (own.stmt.span, is_backward), int(np.lexsort((left, left - before))[0])
         self.left[place] = min(self.left.get(place, most), float(left.min()))
         results = a[k].copy(), b[k].copy()
         agreeing = float(left[k]), float(before[k]), most
         loss = Loss(place[0], *results, *agreeing, str(dtypes[0]), int(both[k]), is_backward, is_decision)
         worst = self.losses.get(place)
-        if worst is None or loss.lost > worst.lost:
+        if worst is None or (loss.lost, -loss.left) > (worst.lost, -worst.left):
             self.losses[place] = loss
 
     def worst(self, is_backward: bool | None = None) -> Loss | None:
@@ -418,9 +419,9 @@ def precision(
     A kernel runs on copies of its arguments, a function at `inputs`, and its adjoint with ones behind all
     outputs; a tape runs again from what it began with, and back from ``backward(loss, grads)``, or from the
     last `backward`.  Both run on the interpreter, in their own precision and in float64: launches of more
-    than 16,384 threads, or of 512 that have to run one by one, and C++ are run, but not looked at.  Nothing
-    that is given changes.  Raises GradientError where no input has gradients, TapeError for a tape that
-    cannot run again, and what a launch raises.
+    than 16,384 threads, or of 512 that have to run one by one, C++, and what computes in float64 alone are
+    run, but not looked at.  Nothing that is given changes.  Raises GradientError where no input has
+    gradients, TapeError for a tape that cannot run again, and what a launch raises.
 
     >>> text = "def far(x: array[float], y: array[float]):\n    y[tid()] = (x[tid()] + 1e4) - 1e4"
     >>> x, y = kl.array([0.1], requires_grad=True), kl.zeros(1, requires_grad=True)
@@ -465,10 +466,12 @@ def _of_tape(tape: Tape, loss: array | None, grads: Mapping[array, Any] | None) 
 
 def _made(name: str, level: SideBySide) -> Precision:
     """The losses by line, in the order of the text."""
+    # What computes in float64 alone was compared with itself.
+    is_wide = all(loss.most >= digits_of(epsilon(float64.dtype)) for loss in level.losses.values())
     worst: dict[tuple[Source, int], dict[bool, Loss]] = {}
     for (span, is_backward), loss in level.losses.items():
         # The texts that `kl.map`, and a call of a function, make themselves are no lines of the user's.
-        if span == NOWHERE or span.source.label.startswith("<map_"):
+        if is_wide or span == NOWHERE or span.source.label.startswith("<map_"):
             continue
         line = worst.setdefault((span.source, span.line), {})
         before = line.get(is_backward)
@@ -479,4 +482,5 @@ def _made(name: str, level: SideBySide) -> Precision:
         for _, losses in sorted(worst.items(), key=lambda item: (item[0][0].label, item[0][1]))
     ]
     most = max((loss.most for losses in worst.values() for loss in losses.values()), default=0.0)
-    return Precision(name, tuple(lines), most, level.is_complete and not level.calls_host)
+    is_complete = level.is_complete and not level.calls_host and not (is_wide and level.losses)
+    return Precision(name, tuple(lines), most, is_complete)

@@ -319,19 +319,16 @@ def precision_view(report: Precision) -> Node:
         lines = [line for line in report.lines if line.span.source is source]
         nodes.append(Drawing("", _svg(source, lines, report.digits), tuple(_text(source, lines))))
     worst = report.worst()
-    if worst is None:
+    if not report.lines:
+        nodes.append(words(Run("no line was looked at", "strong")))
+    elif worst is None:
         nodes.append(words(Run("no line loses a digit", "good")))
     else:
         place = f"{worst.span.source.label}, line {worst.span.line}"
         nodes.append(words(Run(f"{place}: ", "strong"), worst.told))
     if not report.is_complete:
-        nodes.append(
-            words(
-                Run(
-                    "not all was looked at: large launches, C++ and functions of the host are left out", "dim"
-                )
-            )
-        )
+        left_out = "large launches, C++, functions of the host and what computes in float64 alone"
+        nodes.append(words(Run(f"not all was looked at: {left_out} are left out", "dim")))
     return Below(tuple(nodes))
 
 
