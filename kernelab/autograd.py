@@ -264,7 +264,7 @@ def gradcheck_tape(
     the first bad launch is found, and that one is checked as `gradcheck` does.  A launch that overwrites what
     an earlier adjoint reads is found so, too, with ``Tape(overwrite="warn")``.  ``fast=False`` also checks
     every entry of every launch.  A launch that reads an array without gradients in the middle of a chain that
-    has them fails, as `backward` would report it.
+    has them, or values of such a chain that came by the host, fails, as `backward` would report it.
 
     Where launches or entries are chosen, each launch is checked alone, with the values that it read.  Masks
     and lists go by the names of kernels; `reverse_launches` checks the last launch first, and

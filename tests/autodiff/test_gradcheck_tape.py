@@ -154,6 +154,45 @@ def test_a_chain_that_is_cut_fails_with_the_words_of_backward(
         kl.autograd.gradcheck_tape(tape, show_summary=False, fast=fast)
 
 
+BY_HOST: dict[str, Any] = {
+    "an array": lambda x: x * kl.array(np.sin(x.numpy())),
+    "a number": lambda x: x * x.sum()[0],
+    "assigned": lambda x: x * _assigned(kl.zeros(4), 2.0 * x.numpy()),
+    "in a checkpoint": lambda x: x * kl.checkpoint(lambda y: y * 2.0, kl.array(np.sin(x.numpy()))),
+}
+
+
+def _assigned(w: Any, values: Any) -> Any:
+    w.assign(values)
+    return w
+
+
+@pytest.mark.parametrize("options", [{}, {"fast": False}, {"atol": 1e-3}], ids=str)
+@pytest.mark.parametrize("way", BY_HOST)
+def test_a_chain_through_the_host_fails_where_backward_warns(way: str, options: Any) -> None:
+    x = reals(4)
+    with kl.Tape() as tape:
+        loss = BY_HOST[way](x).sum()
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False, **options)
+    (bad,) = (launch for launch in report.launches if not launch.passed)
+    assert bad.fault == "cut"
+    with pytest.warns(kl.KernelWarning) as caught:
+        tape.backward(loss)
+    assert bad.reason in str(caught[0].message)
+
+
+def test_what_the_host_only_looks_at_is_no_cut() -> None:
+    x = reals(4)
+    with kl.Tape() as tape:
+        y = x * x
+        printed, steps = y.numpy().sum(), int(y[0] > 0.0) + 1
+        for _ in range(steps):
+            y = y * kl.clone(y, requires_grad=False).numpy() * 2.0
+        _loss = y.sum()
+    assert printed > 0.0
+    assert kl.autograd.gradcheck_tape(tape, show_summary=False)
+
+
 def test_a_copy_out_of_an_array_without_gradients_is_a_cut(kernels: dict[str, Any]) -> None:
     x, y, z = reals(4), kl.zeros(4), kl.zeros(4, requires_grad=True)
     with kl.Tape() as tape:

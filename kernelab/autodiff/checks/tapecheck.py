@@ -7,6 +7,7 @@ read; if that has been overwritten since and was not saved, it is not checkable,
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import starmap
+from operator import itemgetter
 from typing import Any, cast
 
 from kernelab.autodiff.checks.endtoend import (
@@ -28,7 +29,7 @@ from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy
 from kernelab.autodiff.records.backward import BackwardPlan
-from kernelab.autodiff.records.cuts import passive_cuts
+from kernelab.autodiff.records.cuts import detours, passive_cuts
 from kernelab.autodiff.records.hazards import ELSEWHERE
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -58,10 +59,11 @@ class LaunchCheck:
     """The result for a launch; `reason` says why it could not be checked, or what its fault is.
 
     `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
-    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
-    the tape's own backward pass is at fault; `hint` says what to do then.  `record` is the number of the
-    record on the tape, from 1; of one that is not a launch, `kernel` is its title.  `zeros` are the lines of
-    its kernel at which values lose their derivative, where there is no report that has them.
+    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, what the host
+    computed included, "sweep" where the tape's own backward pass is at fault; `hint` says what to do then.
+    `record` is the number of the record on the tape, from 1; of one that is not a launch, `kernel` is its
+    title.  `zeros` are the lines of its kernel at which values lose their derivative, where there is no
+    report that has them.
     """
 
     record: int
@@ -453,11 +455,15 @@ def _cut(tape: Tape) -> LaunchCheck | None:
     """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
     records = tuple(tape)
     plan = BackwardPlan(records, tape.seeds or _ends(records))
-    cuts = passive_cuts(plan.steps, plan.live)
+    passive = passive_cuts(plan.steps, plan.live)
+    cuts = [(k, several[0]) for k, several in passive.items()]
+    by_host = detours(tape.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)
+    position = {id(record): k for k, record in enumerate(records)}
+    cuts += [(position.get(id(cut.reader), len(records) - 1), cut) for cut in by_host if cut.is_certain]
     if not cuts:
         return None
-    k = min(cuts)
-    told = cuts[k][0].describe()
+    k, cut = min(cuts, key=itemgetter(0))
+    told = cut.describe()
     return replace(_unchecked(records, k), fault="cut", reason=told.message, hint=told.hint)
 
 

@@ -23,6 +23,7 @@ from kernelab.autodiff.records.provenance import (
 )
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
+from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, Related, TapeError
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.runtime.array.array import array
@@ -393,7 +394,8 @@ def _read(
         elements = reader[1] if reader else _seed(memory, values, steps, seeds)
         if elements is not None:
             by = (reader[0].title, reader[0].place) if reader else None
-            yield array_from_host(elements, values, source, by)
+            cut = array_from_host(elements, values, source, by)
+            yield replace(cut, reader=reader[0]) if reader else cut
 
 
 def _reader(
@@ -453,4 +455,4 @@ def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> I
         source = next((source for source in number.host_reads if source in sources.that_matter), None)
         reaches = number.position is None or record.would_reach_number(number.position)
         if source is not None and reaches:
-            yield number_from_host(record.title, record.place, source)
+            yield replace(number_from_host(record.title, record.place, source), reader=record)

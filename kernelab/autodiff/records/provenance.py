@@ -284,6 +284,7 @@ class Cut:
 
     `sources` are the memory that gradients do not reach because of it, where that is known.  If it
     `may_be_meant`, it is reported only where their gradient is read, unless the pass reaches nothing else.
+    `reader` is the record that reads there, where one does; by order alone a cut is not certain.
     """
 
     place: Place
@@ -291,6 +292,8 @@ class Cut:
     describe: Callable[[], Diagnostic]
     sources: Sequence[Allocation] = ()
     may_be_meant: bool = False
+    reader: object = None
+    is_certain: bool = True
 
     def warn(self) -> None:
         """Warn at the line, with advice."""
@@ -340,7 +343,8 @@ def array_from_host(
         return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related))
 
     by_origin = source.place if values.host_reads else None
-    return Cut(values.place, ("array", values.place, by_origin), describe)
+    key, is_certain = ("array", values.place, by_origin), bool(values.host_reads)
+    return Cut(values.place, key, describe, is_certain=is_certain)
 
 
 def number_from_host(title: str, place: Place, source: HostRead, in_transform: bool = False) -> Cut:

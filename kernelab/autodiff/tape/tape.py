@@ -17,6 +17,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
 from kernelab.autodiff.records.cuts import distinct
 from kernelab.autodiff.records.hazards import POLICIES, Guard, Overwrite
+from kernelab.autodiff.records.provenance import Provenance
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
 from kernelab.autodiff.tape.seeds import (
@@ -90,6 +91,11 @@ class Observed:
     def times(self) -> Mapping[int, int]:
         """The time of launches in nanoseconds since the tape is observed, by the number from 1."""
         return self._recording.times or {}
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the host has taken from arrays, and where its values came back."""
+        return self._recording.provenance
 
     @property
     def overwrites(self) -> Sequence[Overwrite]:
