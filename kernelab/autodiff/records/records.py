@@ -6,6 +6,7 @@ entry of a level (`transforms.forward_and_reverse`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
+from kernelab.backend.common.tiered import beside
 from kernelab.backend.cpu import vector_tier
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.data_classes import dataclass, replace
@@ -150,7 +152,8 @@ def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     read = references.union(i for i in plan.read_in_text if i in plan.floats)
     pullback = pullback_of(call.kernel.program, active, groups, settled) if active else None
     if isinstance(pullback, Pullback):
-        pullback.adjoint.build_ahead(call.space)
+        with beside(partial(pullback.adjoint.build_ahead, call.space)):
+            call.build(pullback)
     off = isinstance(pullback, KernelTypeError) and not call.kernel.has_backward
     reached = (
         used.intersection(pullback.reached) if isinstance(pullback, Pullback) else used if not off else ()

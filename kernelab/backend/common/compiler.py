@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from kernelab.backend.common.tiered import compiler_runs
 from kernelab.codegen.cpp.entry import Unit
 from kernelab.codegen.cpp.snippets import complaints
 from kernelab.data_classes import dataclass
@@ -174,6 +175,7 @@ def _run(command: list[str], text: str, environment: dict[str, str]) -> tuple[in
         process_group=0,
     ) as process:
         try:
+            compiler_runs()
             _, stderr = process.communicate(text, MOST_SECONDS)
         except BaseException as problem:
             with contextlib.suppress(ProcessLookupError):

@@ -14,7 +14,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Any, Generic, TypeVar
 
 from kernelab.data_classes.turns import after_fork
@@ -166,6 +166,32 @@ AHEAD, BETTER = Worker(), Worker()
 for _worker in (AHEAD, BETTER):
     atexit.register(_worker.end)
     after_fork(_worker.forget)
+
+
+_BESIDE: ContextVar[list[Callable[[], object]] | None] = ContextVar("_BESIDE", default=None)
+
+
+@contextmanager
+def beside(begin: Callable[[], object]) -> Iterator[None]:
+    """Begin another build when the compiler of the build in this block runs, or after the block.
+
+    Two threads that write the texts of two programs at once take turns: both would come late.
+    """
+    waiting = [begin]
+    token = _BESIDE.set(waiting)
+    try:
+        yield
+    finally:
+        _BESIDE.reset(token)
+    if waiting:
+        begin()
+
+
+def compiler_runs() -> None:
+    """Begin the build that waits for the compiler of this one."""
+    waiting = _BESIDE.get()
+    if waiting:
+        waiting.pop()()
 
 
 class Tiered:
