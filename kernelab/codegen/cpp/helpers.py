@@ -352,7 +352,7 @@ __device__ static inline unsigned short tob16(float value) {{
 }
 
 
-_CALLED = re.compile(r"\w+(?=[(<])")
+_CALLED = re.compile(r"\b\w++(?=[(<])")
 
 
 def called(helpers: Mapping[str, str], lines: Iterable[str]) -> list[str]:

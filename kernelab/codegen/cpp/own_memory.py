@@ -11,6 +11,7 @@ array, which is volatile: a compiler that looked through it would have them wait
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from kernelab.codegen.cpp import spelling
 from kernelab.lang import ir
@@ -83,10 +84,9 @@ def late_values(block: ir.Block) -> Mapping[str, Sequence[ir.Var]]:
     made: dict[ir.Atom, int] = {}
     late: dict[ir.Var, None] = {}
     for number, stmt in enumerate(block.stmts):
-        read = {*ir.atoms(stmt)}.union(*(ir.reads(inner) for inner in ir.blocks(stmt)))
-        late |= dict.fromkeys(
-            atom for atom in read if isinstance(atom, ir.Var) and number - made.get(atom, number) > LATE
-        )
+        for atom in chain(ir.atoms(stmt), *map(ir.reads, ir.blocks(stmt))):
+            if isinstance(atom, ir.Var) and number - made.get(atom, number) > LATE:
+                late[atom] = None
         if isinstance(stmt, ir.Let | ir.Load):
             made[stmt.out] = number
     by_type: dict[str, list[ir.Var]] = defaultdict(list)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def half(scalar: Scalar) -> str:
     return f"{scalar.flavor}16"
 
 
-def cuts(types: list[Scalar], type: Scalar) -> list[str]:
+def cuts(types: Sequence[Scalar], type: Scalar) -> list[str]:
     """The conversions of the operands of an operation before a float of 16 bits is computed from them.
 
     Rounding to float and then to half would round twice.  What a float does not hold exactly is beyond
@@ -118,9 +119,16 @@ def _signed(text: str) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def operation(op: Op, operands: list[str], types: list[Scalar], type: Scalar, prefix: str) -> str:
+def operation(op: Op, operands: Sequence[str], types: Sequence[Scalar], type: Scalar, prefix: str) -> str:
     """An application of an operation that has a spelling."""
+    return _pattern(op, tuple(types), type, prefix).format(*operands)
+
+
+@lru_cache(4096)
+def _pattern(op: Op, types: tuple[Scalar, ...], type: Scalar, prefix: str) -> str:
+    """The text of an operation over some types, with ``{0}`` for its first operand."""
     assert op.cpp is not None, f"{op.name} has no spelling over scalars"
+    operands = [f"{{{k}}}" for k in range(len(types))]
     if type in HALVES:
         pairs = zip(operands, cuts(types, type), strict=True)
         operands = [f"{cut}({text})" if cut else text for text, cut in pairs]

@@ -10,6 +10,7 @@ where they can.  Expects no `Call`.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import assert_never
 
@@ -87,6 +88,10 @@ class _Scalariser(Builder):
         if name == "extract" and (place := self.place(args[0], args[1:])) is not None:
             return self.parts(args[0])[place][0]
         return super().apply(name, *args, hint=hint)
+
+    def components(self, atom: ir.Atom) -> list[ir.Atom]:
+        """As of any builder, without a statement."""
+        return [*self.parts(atom)]
 
     def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:
         """Apply an operation; one over vectors becomes what it means for their components."""
@@ -215,7 +220,8 @@ def _components(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int | None, ...]:
     return tuple(range(size_of(type)))
 
 
-def _suffixes(type: Value) -> list[str]:
+@cache
+def _suffixes(type: Value) -> Sequence[str]:
     if isinstance(type, Vec) and type.n <= 4:
         return list("xyzw"[: type.n])
     return ["".join(map(str, position)) for position in product(*map(range, shape_of(type)))]
