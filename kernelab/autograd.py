@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from kernelab.autodiff.checks import tapecheck
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check, require_choice
-from kernelab.autodiff.checks.tapecheck import TapeReport
+from kernelab.autodiff.checks.tape_report import Choice, TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
 from kernelab.autodiff.checks.tolerance import Tolerance, require_step
 from kernelab.autodiff.jacobians.differences import STEADY, STEP, UNSTEADY, differences, told_apart
@@ -266,11 +266,12 @@ def gradcheck_tape(
     every entry of every launch.  A launch that reads an array without gradients in the middle of a chain that
     has them, or values of such a chain that came by the host, fails, as `backward` would report it.
 
-    Where launches or entries are chosen, each launch is checked alone, with the values that it read.  Masks
-    and lists go by the names of kernels; `reverse_launches` checks the last launch first, and
-    `skip_to_launch_index` leaves out so many.  A launch whose values have been overwritten is then not
-    checkable and is reported so; it does not count as failed.  Returns a report that is true if nothing
-    failed.  Raises GradientError if a launch fails and `raise_exception` is true, or if none was checked.
+    Where launches or entries are chosen, each launch is checked alone, with the values that it read, or,
+    where these have been overwritten, reads when the tape runs again.  Masks and lists go by the names of
+    kernels; `reverse_launches` checks the last launch first, and `skip_to_launch_index` leaves out so many.
+    If the tape cannot run again, such a launch is not checkable; it does not count as failed.  Returns a
+    report that is true if nothing failed.  Raises GradientError if a launch fails and `raise_exception` is
+    true, or if none was checked.
 
     >>> x = kl.array([2.0, 3.0], requires_grad=True)
     >>> with kl.Tape() as tape:
@@ -278,7 +279,7 @@ def gradcheck_tape(
     >>> bool(kl.autograd.gradcheck_tape(tape, show_summary=False))
     True
     """
-    choice = tapecheck.Choice(
+    choice = Choice(
         input_output_masks,
         _names(blacklist_kernels),
         _names(whitelist_kernels),

@@ -26,7 +26,8 @@ import numpy as np
 
 from kernelab import func
 from kernelab.autodiff.checks.gradcheck import Fast
-from kernelab.autodiff.checks.tapecheck import WHOLE, Choice, TapeReport, check_tape
+from kernelab.autodiff.checks.tape_report import Choice, TapeReport
+from kernelab.autodiff.checks.tapecheck import WHOLE, check_tape
 from kernelab.autodiff.checks.tolerance import Tolerance
 from kernelab.autodiff.jacobians.sparse import Problem, Reading, seeds_of, sparse_jacobian
 from kernelab.autodiff.jacobians.subject import of_function

@@ -20,7 +20,7 @@ from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, Intera
 
 from kernelab import hooks
 from kernelab.autodiff.checks.gradcheck import GradcheckReport
-from kernelab.autodiff.checks.tapecheck import TapeReport
+from kernelab.autodiff.checks.tape_report import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport
 from kernelab.autodiff.records.hazards import LISTENERS, Overwrite
 from kernelab.autodiff.records.records import LaunchRecord

@@ -261,7 +261,7 @@ def test_launches_are_chosen_by_the_names_of_kernels(kernels: dict[str, Any]) ->
         checked(blacklist_kernels=["other"])
 
 
-def test_what_was_overwritten_is_not_checkable_and_what_was_saved_is(kernels: dict[str, Any]) -> None:
+def test_what_was_overwritten_is_checked_when_the_tape_can_run_again(kernels: dict[str, Any]) -> None:
     tape, (x, y, *_) = chain(kernels)
     x.fill_(9.0)  # saved by the tape, since the adjoint needs it
     report = kl.autograd.gradcheck_tape(tape, show_summary=False, fast=False)
@@ -270,8 +270,46 @@ def test_what_was_overwritten_is_not_checkable_and_what_was_saved_is(kernels: di
     assert report.launches[0].report is not None
     with kl.Tape() as other:
         kernels["doubled"][4](y)
+    report = kl.autograd.gradcheck_tape(other, show_summary=False, whitelist_kernels=["doubled"])
+    assert report.launches[0].report is not None
+    other.record_func(lambda: None, [y])
     with pytest.raises(GradientError, match=r"0 pairs checked.*read from `x` has been overwritten"):
         kl.autograd.gradcheck_tape(other, show_summary=False, whitelist_kernels=["doubled"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"eps": 1e-3}, {"fast": False}, {"reverse_launches": True}, {"skip_to_launch_index": 2}, {"atol": 1e-3}],
+)
+def test_launches_in_place_are_checked_whatever_is_chosen(options: dict[str, Any]) -> None:
+    text = """
+@kl.func
+def square(a: float):
+    return a * a
+
+@kl.func_grad(square, check=False)
+def adjoint_square(a: float, adj_ret: float):
+    adjoint[a] += adj_ret * a
+
+@kl.kernel
+def steps(x: array(dtype=float), w: array(dtype=float)):
+    i = tid()
+    x[i] = x[i] * 0.5 + sin(w[i])
+
+@kl.kernel
+def wrong(x: array(dtype=float), w: array(dtype=float)):
+    i = tid()
+    x[i] = x[i] * 0.5 + square(w[i])
+"""
+    made = kl.compile(text)
+    for name, is_right in (("steps", True), ("wrong", False)):
+        x, w = reals(4), reals(4)
+        with kl.Tape() as tape:
+            for _ in range(5):
+                made[name][4](x, w)
+        report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False, **options)
+        assert bool(report) is is_right
+        assert all(one.report is not None for one in report.launches)
 
 
 # ------------------------------------------------------------------------------------------ end to end

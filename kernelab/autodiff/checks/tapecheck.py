@@ -1,11 +1,11 @@
 """Checks the gradients of a tape: first as a whole, then for the first launch that is wrong.
 
 Where the tape cannot run again, and where launches are chosen, each is checked alone, on copies of what it
-read; if that has been overwritten since and was not saved, it is not checkable, and says so.
+read; if that has been overwritten since and was not saved, on what it reads when the tape runs again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, wraps
 from itertools import starmap
 from operator import itemgetter
 from typing import Any, cast
@@ -24,9 +24,10 @@ from kernelab.autodiff.checks.endtoend import (
 )
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away, put_back
+from kernelab.autodiff.checks.tape_report import Choice, LaunchCheck, TapeReport
 from kernelab.autodiff.checks.tolerance import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
-from kernelab.autodiff.jacobians.subject import Key, of_function, of_kernel, outside_transforms
+from kernelab.autodiff.jacobians.subject import of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import detours, passive_cuts
@@ -38,143 +39,18 @@ from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import run_host_call
-from kernelab.autodiff.transforms.trees import is_whole
-from kernelab.data_classes import dataclass, replace
-from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, KernelValueError, a_thing
-from kernelab.hooks import ShownOnce, steps
+from kernelab.data_classes import replace
+from kernelab.errors import GradientError, KernelError, KernelTypeError, a_thing
+from kernelab.hooks import steps
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import Place, name_of_memory, refusal
+from kernelab.runtime.context.recorder import name_of_memory, refusal
 from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.settings import Policy
 
-Mask = Sequence[tuple[Key, Key]]
 WHOLE = Selection(None, -1, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchCheck:
-    """The result for a launch; `reason` says why it could not be checked, or what its fault is.
-
-    `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
-    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, what the host
-    computed included, "sweep" where the tape's own backward pass is at fault; `hint` says what to do then.
-    `record` is the number of the record on the tape, from 1; of one that is not a launch, `kernel` is its
-    title.  `zeros` are the lines of its kernel at which values lose their derivative, where there is no
-    report that has them.
-    """
-
-    record: int
-    kernel: str
-    place: Place
-    report: GradcheckReport | None
-    reason: str = ""
-    covered: bool = False
-    fault: str = ""
-    hint: str = ""
-    zeros: tuple[DeadEnd, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        return not self.fault and (self.report is None or self.report.passed)
-
-    @property
-    def is_launch(self) -> bool:
-        """Whether it is the launch of a kernel, whose name is one word."""
-        return self.kernel.isidentifier()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it could not be checked."""
-        return self.report is None and not self.covered and not self.fault
-
-    def failure(self) -> Diagnostic:
-        """The error for a launch that failed."""
-        number, name = "", self.kernel
-        if self.is_launch:
-            number, name = f"launch {self.record}, ", f"`{self.kernel}`,"
-        if self.report is None or self.fault:
-            message = f"after {number}{name} the gradient of this tape is wrong: {self.reason}"
-            return Diagnostic(message, self.place.span, "gradcheck", hint=self.hint)
-        what = f"{number}of {name}" if number else name
-        message, worst = f"the gradient of {what} is not its derivative", self.report.worst()
-        return Diagnostic(message, self.place.span, "gradcheck", hint=worst.advice, related=worst.at_fault)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class TapeReport(ShownOnce):
-    """The checks of the launches of a tape, in the order in which they were made; true if none failed.
-
-    `whole` is how the tape agreed end to end, None where it did not, or could not run again; `alone` says
-    why each launch was then checked alone.
-    """
-
-    launches: tuple[LaunchCheck, ...]
-    whole: Agreement | None = None
-    alone: str = ""
-    shown_in: int | None = None
-
-    @property
-    def passed(self) -> bool:
-        return all(launch.passed for launch in self.launches)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def __repr__(self) -> str:
-        return f"<gradcheck of {len(self.launches)} launches: {'passed' if self else 'FAILED'}>"
-
-    def first_bad(self) -> LaunchCheck | None:
-        """The launch that ran first of those that failed."""
-        return min(
-            (launch for launch in self.launches if not launch.passed), key=lambda c: c.record, default=None
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The launches of a tape that are checked, and their order."""
-
-    masks: Mapping[str, Mask] | None = None
-    blacklist: Collection[str] = ()
-    whitelist: Collection[str] = ()
-    reverse: bool = False
-    skip: int = 0
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.skip) or self.skip < 0:
-            message = f"skip_to_launch_index={self.skip!r} is not a number of launches"
-            raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
-
-    @property
-    def is_all(self) -> bool:
-        """Whether everything is checked, in whatever order."""
-        return replace(self, reverse=False) == Choice()
-
-    def of(self, records: Sequence[Record]) -> list[tuple[int, LaunchRecord]]:
-        """The launches that were chosen, each with its number on the tape."""
-        launches = [(k, record) for k, record in enumerate(records, 1) if isinstance(record, LaunchRecord)]
-        kernels = {record.kernel.name for _, record in launches}
-        for names, what in (
-            (self.blacklist, "blacklist_kernels"),
-            (self.whitelist, "whitelist_kernels"),
-            (self.masks or {}, "input_output_masks"),
-        ):
-            for name in names:
-                if name not in kernels:
-                    hint = f"its kernels are {', '.join(sorted(kernels))}"
-                    raise refusal(
-                        GradientError, f"{what} names {name!r}, which the tape has not run", "tape", hint
-                    )
-        numbered = [
-            (k, record)
-            for k, record in launches
-            if record.kernel.name not in self.blacklist
-            and (not self.whitelist or record.kernel.name in self.whitelist)
-        ]
-        return (numbered[::-1] if self.reverse else numbered)[self.skip :]
 
 
 def gradcheck_launch(
@@ -244,7 +120,8 @@ def _checked(
             return report
         whole, alone = report.whole, report.alone
     each = steps("launches of the tape", chosen)
-    checks = _one_by_one(each, tolerance, selection, choice, fast, run or starmap)
+    again = _again(tuple(tape), tape.overwrite)
+    checks = _one_by_one(each, again, tolerance, selection, choice, fast, run or starmap)
     if choice.is_all and whole is None:
         checks += _beside_launches(tuple(tape), tape.overwrite, tolerance, selection, fast)
     if all(launch.report is None and not launch.covered for launch in checks):
@@ -293,7 +170,8 @@ def _inside_alone(
     """The worst check of what a checkpoint does, None where all passed."""
     with record.again() as (tape, _):
         records = tuple(tape.records)
-        checks = _one_by_one(Choice().of(records), tolerance, selection, Choice(), fast, starmap)
+        chosen, again = Choice().of(records), _again(records, policy)
+        checks = _one_by_one(chosen, again, tolerance, selection, Choice(), fast, starmap)
         checks += _beside_launches(records, policy, tolerance, selection, fast)
     failed = (one for one in checks if not one.passed)
     return next(failed, None) or next((one for one in checks if one.is_open), None)
@@ -483,27 +361,48 @@ def _ends(records: Sequence[Record]) -> list[array]:
 # ------------------------------------------------------------------------------------------ one by one
 
 
+Again = Callable[[int], list[Any] | None]
+"""The arguments of a record, a launch, in another run of the tape; None where it cannot run again."""
+
+
+def _again(records: Sequence[Record], policy: str) -> Again:
+    @cache
+    def line() -> Line | None:
+        try:
+            return Line(records, cast(Policy, policy))
+        except (NotReplayableError, KernelError):
+            return None
+
+    def arguments(k: int) -> list[Any] | None:
+        found = line()
+        return None if found is None or found.nbytes > ROOM else found.arguments(found.run(k), k)
+
+    return arguments
+
+
 def _one_by_one(
     launches: Iterable[tuple[int, LaunchRecord]],
+    again: Again,
     tolerance: Tolerance,
     selection: Selection,
     choice: Choice,
     fast: Fast,
     run: Run,
 ) -> list[LaunchCheck]:
-    """The checks of some launches, each by itself."""
+    """The checks of some launches, each by itself, on what it read or, where that is lost, reads `again`."""
     checks: list[LaunchCheck] = []
 
     def alone() -> Iterator[tuple[Any, ...]]:
         for k, record in launches:
             mask = (choice.masks or {}).get(record.kernel.name)
             lost = [record.kernel.plan.parameters[i].name for i in lost_inputs(record)]
-            reason = f"what it read from `{lost[0]}` has been overwritten" if lost else ""
-            zeros = tuple(end for end, source, _ in record.dead_ends if _is_zero(end, source)) if lost else ()
-            checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason, zeros=zeros))
-            if not lost:
+            arguments = again(k - 1) if lost else _as_read(record)
+            reason = f"what it read from `{lost[0]}` has been overwritten" if arguments is None else ""
+            zeros = [end for end, source, _ in record.dead_ends if reason and _is_zero(end, source)]
+            checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason, zeros=tuple(zeros)))
+            if arguments is not None:
                 chosen = replace(selection, mask=mask)
-                yield record.kernel, record.grid.extents, _as_read(record), tolerance, chosen, fast
+                yield record.kernel, record.grid.extents, arguments, tolerance, chosen, fast
 
     reports = iter([*run(gradcheck_launch, alone())])
     for k, one in enumerate(checks):

@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelab.autodiff.checks.gradcheck import VERDICTS, Entry, GradcheckReport, Index, PairResult
 from kernelab.autodiff.checks.lost_digits import LineDigits, Loss, Precision
-from kernelab.autodiff.checks.tapecheck import LaunchCheck, TapeReport
+from kernelab.autodiff.checks.tape_report import LaunchCheck, TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport
 from kernelab.autodiff.inspect.contributions import Contributions
 from kernelab.autodiff.inspect.thread_run import ThreadRun
