@@ -1,5 +1,7 @@
 """Settings, as attributes of this module: ``kl.config.verify_autograd_array_access = True``.
 
+What the main thread sets holds in all threads that have set nothing themselves.
+
 verify_autograd_array_access    tapes warn of overwritten arrays and go on with the new values, instead of
                                 saving the old ones (`Tape(overwrite=...)` says so for one tape)
 loop_memory                     how many bytes a thread of an adjoint may save for its loops, 64 MiB at first;

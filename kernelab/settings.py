@@ -1,6 +1,10 @@
-"""The settings of a program: one frozen object for each context; `kernelab.config` reads and replaces it."""
+"""The settings of a program: one frozen object, which `kernelab.config` reads and replaces.
+
+What the main thread sets holds in every thread; what another thread, or a block, sets holds there alone.
+"""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -49,11 +53,14 @@ LIVE = "KERNELAB_LIVE_TAPES"
 """The environment variable that turns live tapes off, as `0`, for notebooks that run in batch."""
 
 _AT_FIRST = Settings(live_tapes=os.environ.get(LIVE, "").strip().lower() not in ("0", "false", "no", "off"))
-SETTINGS: ContextVar[Settings] = ContextVar("kernelab settings", default=_AT_FIRST)
+_everywhere = [_AT_FIRST]
+SETTINGS: ContextVar[Settings | None] = ContextVar("kernelab settings", default=None)
+"""The settings of a block or a thread that has its own."""
 
 
-settings = SETTINGS.get
-"""Returns the settings of the current context."""
+def settings() -> Settings:
+    """The settings of the current context, else those of the program."""
+    return SETTINGS.get() or _everywhere[0]
 
 
 @contextmanager
@@ -68,9 +75,13 @@ def during(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 def changed_settings(**changed: Any) -> AbstractContextManager[None]:
     """Replace some of the settings of the current context for a while."""
-    return during(SETTINGS, replace(SETTINGS.get(), **changed))
+    return during(SETTINGS, replace(settings(), **changed))
 
 
 def change_settings(**changed: Any) -> None:
-    """Replace some of the settings of the current context."""
-    SETTINGS.set(replace(SETTINGS.get(), **changed))
+    """Replace some of the settings: those of the program, unless the current context has its own."""
+    chosen = replace(settings(), **changed)
+    if SETTINGS.get() is None and threading.current_thread() is threading.main_thread():
+        _everywhere[0] = chosen
+    else:
+        SETTINGS.set(chosen)

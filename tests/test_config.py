@@ -1,6 +1,7 @@
 """`kl.config`: settings that act, those of Warp's that are taken, and names that are neither."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,21 @@ def test_the_settings_show_themselves_as_lines_that_set_them() -> None:
     assert "kl.config.check_races = False\n" in shown
     assert f"kl.config.loop_memory = {kl.config.loop_memory}\n" in shown
     assert "max_unroll" not in shown
+
+
+def test_what_the_main_thread_sets_holds_in_other_threads_and_not_the_other_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "def before(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i - 1]"
+    kernel, x, y = kl.compile(text)["before"], kl.ones(2), kl.zeros(2)
+
+    def relaxed() -> None:
+        kl.config.negative_index = "wrap"
+        kl.launch(kernel, 2, [x], [y])
+
+    monkeypatch.setattr(kl.config, "negative_index", "error")
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(kl.KernelIndexError, match="an index of `x` was negative"):
+            pool.submit(kl.launch, kernel, 2, [x], [y]).result()
+        pool.submit(relaxed).result()
+    assert y.list() == [1.0, 1.0] and kl.config.negative_index == "error"

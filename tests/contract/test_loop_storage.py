@@ -10,7 +10,7 @@ import kernelab as kl
 from kernelab.backend.common.backends import Args, Entry, StorageFull
 from kernelab.runtime.kernel.dispatch import run_within_budget
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.settings import SETTINGS
+from kernelab.settings import SETTINGS, settings
 from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages.markup import render
 from kernelab.views.tape.tape_view import tape_view
@@ -68,7 +68,7 @@ def kernels() -> dict[str, Any]:
 
 @pytest.fixture
 def budget() -> Iterator[Any]:
-    token = SETTINGS.set(SETTINGS.get())
+    token = SETTINGS.set(settings())
     yield kl.config
     SETTINGS.reset(token)
 
