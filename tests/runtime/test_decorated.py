@@ -309,3 +309,27 @@ def test_what_is_decorated_after_its_file_was_written_anew_is_refused(late: Any,
     x = kl.ones(1)
     kl.launch(before, 1, [x])
     assert x.list() == [2.0]
+
+
+LATER = 1.0
+
+
+@kl.func
+def scaled_by_default(x: float, a: float = LATER, *, b: float = 2.0 * LATER):
+    return x * a * b
+
+
+@kl.kernel
+def kernel_with_default(x: kl.array(dtype=float), a: float = LATER):
+    x[0] = scaled_by_default(x[0]) + 100.0 * a
+
+
+LATER = 5.0
+
+
+def test_a_default_is_what_it_was_at_the_def() -> None:
+    x = kl.ones(1)
+    kl.launch(kernel_with_default, 1, [x])
+    assert x.list() == [102.0]
+    assert scaled_by_default(1.0) == 2.0
+    assert kl.map(scaled_by_default, kl.ones(1)).list() == [2.0]

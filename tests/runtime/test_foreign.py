@@ -157,3 +157,14 @@ def test_options_that_say_nothing_here_are_taken_and_others_refused() -> None:
     assert kl.array([1.0, 2.0], grad=gradient, pinned=True).grad.list() == [3, 3]
     with pytest.raises(kl.KernelTypeError, match="not made with an option colour"):
         kl.zeros_like(gradient, colour="red")
+
+
+def test_an_address_goes_with_nothing_that_contradicts_it() -> None:
+    memory = np.zeros(6, np.float32)
+    address = memory.ctypes.data
+    with pytest.raises(kl.KernelValueError, match=r"2 elements do not fill the shape \(3, 2\)"):
+        kl.from_ptr(address, 2, float, shape=(3, 2))
+    with pytest.raises(kl.KernelValueError, match="there is no address"):
+        kl.from_ptr(None, 2, float)
+    with pytest.raises(kl.KernelTypeError, match="ptr= takes no data"):
+        kl.array([1.0], ptr=address, shape=1)

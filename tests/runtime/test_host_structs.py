@@ -466,3 +466,8 @@ def test_an_element_alone_is_its_struct_and_dlpack_knows_none() -> None:
     assert pairs.item().m == 3.0
     with pytest.raises(kl.KernelTypeError, match="DLPack knows no elements of Pair"):
         kl.to_dlpack(pairs)
+
+
+def test_a_field_may_be_called_self() -> None:
+    Own = kl.compile("class Own:\n    self: float\n")["Own"]
+    assert Own(self=2.0).self == 2.0

@@ -482,3 +482,9 @@ def test_a_prepared_launch_can_keep_from_tapes(scale: kl.Kernel) -> None:
     with kl.Tape() as tape:
         command.launch()
     assert len(tape) == 0
+
+
+@pytest.mark.parametrize("dim", [range(3), {3, 2}, {3: 2}])
+def test_what_only_lists_numbers_is_no_grid(scale: kl.Kernel, dim: Any) -> None:
+    with pytest.raises(LaunchError, match="a grid cannot have the dimensions"):
+        kl.launch(scale, dim, [X, 3.0], [Y])

@@ -433,9 +433,7 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     if not returns_value(definition.body):
         hint = "return the value of one element"
         raise KernelSyntaxError.of(f"`{name}` returns nothing", "func", hint, Places(source).head(definition))
-    # A default is evaluated when Python makes the function, not when kernelab lowers it.
-    pairs = zip(definition.args.defaults, function.__defaults__ or (), strict=True)
-    definition.args.defaults = [_fixed(default, value) for default, value in pairs]
+    fix_defaults(definition, function)
     _drop_annotations(definition)
     lowered = lower_tree(source, tree, namespace)
     lowered.raise_errors()
@@ -450,6 +448,17 @@ def _drop_annotations(node: ast.FunctionDef) -> None:
     for argument in parameters(node.args):
         if not (isinstance(argument.annotation, ast.Name) and argument.annotation.id in ("int", "bool")):
             argument.annotation = None
+
+
+def fix_defaults(definition: ast.FunctionDef, function: Any) -> None:
+    """Write numbers for defaults: Python evaluates them at the def, not when kernelab lowers it."""
+    places, values = definition.args, function.__kwdefaults__ or {}
+    pairs = zip(places.defaults, function.__defaults__ or (), strict=True)
+    places.defaults = [_fixed(default, value) for default, value in pairs]
+    places.kw_defaults = [
+        node and _fixed(node, values.get(argument.arg))
+        for argument, node in zip(places.kwonlyargs, places.kw_defaults, strict=True)
+    ]
 
 
 def _fixed(node: ast.expr, value: Any) -> ast.expr:

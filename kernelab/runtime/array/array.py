@@ -137,6 +137,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         place = get_device(device)
         elem = None if dtype is None or dtype is Any else value_type(dtype)
         if ptr is not None:
+            if data is not None:
+                message = "an array is made of data, or looks at an address: ptr= takes no data"
+                raise KernelTypeError.of(message, "data", "leave one of the two out")
             place = CPU if device is None else place
             self._point(ptr, shape, strides, elem, deleter, place, capacity)
         elif data is None:

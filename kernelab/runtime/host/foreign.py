@@ -4,17 +4,18 @@ PyTorch is imported only where a tensor is asked for.  Memory is shared or the c
 copies.
 """
 
+import math
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from kernelab.backend.cuda.synchronisation import TorchStream
-from kernelab.errors import KernelTypeError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.lang.types import SCALARS, Scalar, Value, bfloat16, scalar_of, uint16
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.exchange import capsule, warn_of_end
-from kernelab.runtime.context.conversion import described, type_of_numpy, value_type
+from kernelab.runtime.context.conversion import described, shape_tuple, type_of_numpy, value_type
 from kernelab.runtime.context.recorder import ENTERED, called, warn_at
 from kernelab.runtime.host.create import from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device
@@ -155,7 +156,12 @@ def from_ptr(
 
     `length` elements of `dtype`, or a `shape`, with `strides` in bytes where they are not contiguous.
     """
-    shape = length if shape is None else shape
+    shape = shape_tuple(length if shape is None else shape)
+    if ptr is None or (length is not None and math.prod(shape) != length):
+        wrong = "there is no address" if ptr is None else f"{length} elements do not fill the shape {shape}"
+        raise KernelValueError.of(
+            wrong, "shape" if ptr else "address", "pass x.ptr, and as many as are there"
+        )
     return array(dtype=dtype, shape=shape, device=device, ptr=ptr, strides=strides)
 
 

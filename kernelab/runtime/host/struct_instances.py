@@ -55,7 +55,7 @@ class Instance:
     _without: frozenset[str]
     """Of a struct of gradients: the fields of floats that have none."""
 
-    def __init__(self, *values: Any, **named: Any) -> None:
+    def __init__(self, /, *values: Any, **named: Any) -> None:
         struct = self._struct
         object.__setattr__(self, "_values", {entry.name: _initial(entry) for entry in struct.fields})
         object.__setattr__(self, "_traced", {})

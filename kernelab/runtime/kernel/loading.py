@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, KernelSyntaxError, KernelValueError, Source
-from kernelab.frontend.definitions.cell import Definition, lower_tree
+from kernelab.frontend.definitions.cell import Definition, fix_defaults, lower_tree
 from kernelab.frontend.definitions.definitions import effective_options, unknown_option
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
@@ -189,6 +189,7 @@ def definition_of(
         if isinstance(node, ast.FunctionDef):
             # The decorator has been evaluated already, whatever it was called there.
             node.decorator_list = [ast.copy_location(ast.Name(word), node)]
+            fix_defaults(node, function)
             namespace = _annotated(node, function, namespace)
     lowered = lower_tree(source, tree, namespace, (), siblings)
     lowered.raise_errors()
