@@ -105,6 +105,10 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
         return _scalar_cast(frame, type, operands, arguments, node)
     match operands:
         case []:
+            if isinstance(type, Transform):
+                message = f"{type}() is all zeros in a kernel, as in Warp; on the host it moves nothing"
+                hint = f"write transform_identity(), or {type}(0.0) where zeros are meant"
+                frame.notes.append(Diagnostic(message, frame.places(node), "transform", "warning", hint=hint))
             return Typed(zero(type))
         case [Weak(value)]:
             return Typed(weak_constant(frame, value, type, node))
