@@ -13,6 +13,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend.cpu.cpu_backend import BLOCKS
+from kernelab.runtime.kernel.dispatch import has_vectors
 from kernelab.runtime.launch.launch import quick_launch
 from tests.runtime.test_straight import NUMBERS
 
@@ -41,11 +42,21 @@ def before(x: array[float], y: array[float]):
 def total(x: array[float], y: array[float]):
     atomic_add(y, 0, x[tid()])
 
+def roots(x: array[float], y: array[float]):
+    i = tid()
+    assert x[i] >= 0.0, "negative"
+    y[i] = sqrt(x[i])
+
 def endless(x: array[float], y: array[float]):
     while y[0] < x[0]:
         y[0] += 0.0 * x[0]
 """
 )
+CUBE = """
+def cube(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i] * x[i]
+"""
 CASES = [(name, value) for name, values in NUMBERS.items() for value in values if name != "uint64"]
 
 
@@ -55,6 +66,13 @@ def quick(name: str) -> Callable[..., Any]:
     kernel.quick = quick_launch(kernel, waits=True)
     assert kernel.quick is not None
     return kernel.quick
+
+
+def quick_with_vectors(name: str) -> Callable[..., Any]:
+    """The native launch of a kernel whose vector code is built."""
+    entry = KERNELS[name].program.entry
+    assert has_vectors(entry)
+    return quick(name)
 
 
 def leaf(*values: float) -> kl.array:
@@ -307,6 +325,72 @@ def test_references_are_given_back() -> None:
     after = [sys.getrefcount(one) for one in held]
     changed = [(k, b, a) for k, (a, b) in enumerate(zip(after, before, strict=True)) if abs(a - b) > 50]
     assert not changed
+
+
+@pytest.mark.parametrize("n", [4095, 4096, 5003, 100_000])
+def test_launches_of_many_threads_run_vector_code(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, x, y = quick_with_vectors("scale"), kl.array(np.arange(n), dtype=float), kl.zeros(n)
+    assert launch(n, [x, 3.0, y], [], True) is True
+    assert np.array_equal(y.numpy(), np.float32(3) * np.arange(n))
+    monkeypatch.setattr(kl.config, "vector_code", False)
+    assert launch(n, [x, 3.0, y], [], True) is False
+
+
+def test_launches_that_may_be_cut_are_left_to_python() -> None:
+    n = KERNELS["scale"].program.entry.on_cpu().code().most
+    x = kl.zeros(n)
+    launch = quick_with_vectors("scale")
+    assert launch(n, [x, 3.0, x], [], True) is False
+    assert launch(n - 1, [x, 3.0, x], [], True) is True
+
+
+@pytest.mark.parametrize("bad", [0, 17, 4095, 4997, 4999])
+def test_scalar_code_goes_on_where_vector_code_gives_up(bad: int) -> None:
+    launch, free = quick_with_vectors("roots"), len(BLOCKS)
+    x, y = kl.full(5000, 4.0, dtype=float), kl.zeros(5000)
+    x.numpy()[bad] = -1.0
+    for _ in range(3):
+        with pytest.raises(kl.KernelAssertionError, match="negative") as told:
+            launch(5000, [x, y], [], True)
+        assert f"thread {bad}" in str(told.value)
+        assert y.numpy()[:bad].tolist() == [2.0] * bad
+        assert len(BLOCKS) == free
+    x.numpy()[bad] = 4.0
+    assert launch(5000, [x, y], [], True) is True
+    assert y.numpy().tolist() == [2.0] * 5000
+
+
+def test_an_index_beyond_the_array_is_told_of_a_launch_of_many_threads() -> None:
+    launch, x, y = quick_with_vectors("scale"), kl.ones(5000), kl.zeros(4999)
+    with pytest.raises(kl.KernelIndexError, match="index 4999 is out of bounds"):
+        launch(5000, [x, 2.0, y], [], True)
+
+
+def test_launches_of_many_threads_that_have_no_vector_code_run_scalar_code() -> None:
+    x, y = kl.array(np.arange(5000), dtype=float), kl.zeros(5000)
+    KERNELS["before"].source.told.clear()
+    assert not has_vectors(KERNELS["before"].program.entry)
+    with pytest.warns(kl.KernelWarning, match="counted from the end"):
+        assert quick("before")(5000, [x, y], [], True) is True
+    assert y.numpy().tolist() == [4999, *range(4999)]
+
+
+def test_programs_of_tapes_run_vector_code_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kl.compile(
+        "def cube(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i] * x[i]"
+    )["cube"]
+    x, y = kl.full(6000, 2.0, dtype=float, requires_grad=True), kl.zeros(6000, requires_grad=True)
+    quick("scale")
+    with kl.Tape() as tape:
+        kl.launch(kernel, 6000, [x], [y])
+    for _ in range(40):
+        tape.zero()
+        tape.backward(grads={y: kl.ones(6000)})
+        assert x.grad is not None and x.grad.numpy().tolist() == [12.0] * 6000
+    monkeypatch.setattr(kl.config, "deterministic", True)
+    tape.zero()
+    tape.backward(grads={y: kl.ones(6000)})
+    assert x.grad.numpy().tolist() == [12.0] * 6000
 
 
 def test_kernels_get_it_after_some_launches() -> None:

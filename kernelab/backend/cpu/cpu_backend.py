@@ -18,7 +18,7 @@ from math import inf, prod
 from operator import add, or_
 from pathlib import Path
 from struct import iter_unpack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import (
@@ -38,8 +38,8 @@ from kernelab.backend.common.interrupts import end_if_interrupted
 from kernelab.backend.common.tiered import BETTER, Pending
 from kernelab.backend.cpu import native_calls
 from kernelab.backend.cpu.cores import Work, available
-from kernelab.backend.cpu.native_calls import Native
-from kernelab.backend.cpu.split import Cut, Split
+from kernelab.backend.cpu.native_calls import GIVEN_UP, Code, Native
+from kernelab.backend.cpu.split import MOST_THREADS, Cut, Split
 from kernelab.backend.cpu.vector_tier import LANES, Run, VectorTier, load_library
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import (
@@ -71,9 +71,6 @@ from kernelab.settings import settings
 
 # ---------------------------------------------------------------------------------------------------- entries
 
-
-GIVEN_UP = -1
-"""What vector code returns where scalar code has to go on, behind the threads that status[DONE] counts."""
 
 _grid = struct.Struct(f"{GRID_SLOTS}q").unpack_from
 
@@ -130,6 +127,10 @@ def _load(path: Path) -> ctypes.CDLL:
     return load_library(path)
 
 
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
 class CpuEntry:
     """A function of a loaded library; large launches run its vector code, on several cores, if they may.
 
@@ -182,11 +183,7 @@ class CpuEntry:
             code = self._run(args, block.reference)
             if not (code or limit or room or self._prints):  # nor did an index count from the end
                 free.append(block)
-                self._runs += 1
-                if self.enter is None and self._runs == OFTEN:
-                    self._runs, native = 0, self.native()
-                    if native is not None:
-                        self.enter = native.entering(*self.start, BLOCKS, self.ended)
+                self._count()
                 return
             code = code and status[CODE]
             if not code:  # the error of a launch states its limits, and its block does not serve again
@@ -197,6 +194,8 @@ class CpuEntry:
             code = block.run(launch, left[0], 0) if left else self._run_vectors(launch, block)
             if not code:
                 block.end()
+                if not left:
+                    self._count()
         if self._prints and status[PRINTS]:
             block.print(self.info)
         if code:
@@ -206,10 +205,24 @@ class CpuEntry:
         if wrapped:
             backends.warn_of_wrapped_indices(self.info, wrapped)
 
-    @property
-    def start(self) -> tuple[int, float]:
-        """The address of the code, and the number of threads from which there is more to do than call it."""
-        return ctypes.cast(self._run, ctypes.c_void_p).value or 0, self._fewest
+    def _count(self) -> None:
+        """Count a run that Python has made; look, now and then, for what makes such runs without it."""
+        self._runs += 1
+        if self._runs % OFTEN:
+            return
+        native = self.native()
+        if native is not None:
+            self.enter = native.entering(self.code(), BLOCKS, self.ended, settings, settings())
+
+    def code(self) -> Code:
+        """What native code may run."""
+        entry, fewest = _address(self._run), int(min(self._fewest, MOST_THREADS))
+        if self._vectors is None or self._split is None or not self._vectors.is_settled:
+            return Code(entry, fewest, 0, fewest)
+        vectors = self._vectors.run()
+        most = self._split.fewest_of(1 if vectors is None else LANES)
+        fewest = most if vectors is None else min(self._vectors.fewest, most)
+        return Code(entry, fewest, _address(vectors), most)
 
     def native(self, *, waits: bool = False) -> Native | None:
         """What calls it without Python, if it is there, and this is an entry that it can call."""
@@ -217,12 +230,17 @@ class CpuEntry:
             return None
         return self._backend.native(waits=waits)
 
-    def ended(self, block: "_Block", args: bytes) -> bool:
+    def ended(self, block: "_Block", args: bytes, has_given_up: bool) -> bool:
         """Go on where native code that called it has got a code other than 0."""
-        if block.status[CODE]:
+        rest = Launch(self._run, None, args, 0, 0)
+        try:
+            if self._go_on(rest, block) if has_given_up else block.status[CODE]:
+                raise block.failure(self.info, args)
+        except BaseException:
             BLOCKS.append(_Block())
-            raise block.failure(self.info, args)
+            raise
         wrapped, block.status[WRAPPED] = block.status[WRAPPED], 0
+        block.end()
         BLOCKS.append(block)
         if wrapped:
             backends.warn_of_wrapped_indices(self.info, wrapped)
@@ -246,10 +264,13 @@ class CpuEntry:
 
     def _run_vectors(self, launch: "Launch", block: "_Block") -> int:
         """Run vector code of a whole launch; where it gives up, scalar code runs to the end of the part."""
-        assert launch.vectors is not None and self._split is not None
+        assert launch.vectors is not None
         code = launch.vectors(launch.args, block.reference)
-        if code != GIVEN_UP:
-            return code and block.status[CODE]
+        return self._go_on(launch, block) if code == GIVEN_UP else code and block.status[CODE]
+
+    def _go_on(self, launch: "Launch", block: "_Block") -> int:
+        """Run scalar code from where vector code has given up."""
+        assert self._split is not None
         rest = self._split.parts(launch.args, LANES).behind(block.status[DONE])
         if not rest:
             code = self._run(launch.args, block.reference)

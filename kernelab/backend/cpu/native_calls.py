@@ -17,19 +17,39 @@ from typing import Any, NamedTuple
 
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler
-from kernelab.codegen.cpp.entry import Line, Unit
+from kernelab.codegen.cpp.entry import DONE, Line, Unit
+
+GIVEN_UP = -1
+"""What vector code returns where scalar code has to go on, behind the threads that status[DONE] counts."""
 
 MOST_SLOTS = 128
 """With more slots than that Python packs the arguments."""
 
-_FACTS = ("ENTRY", "FEWEST", "COUNT", "RANK", "TOTALS", "PARAMETERS")
-"""The facts of a launch, in words of eight bytes: the address of the entry, the number of threads from which
-Python runs it, the number of arguments, that of thread indices, whether sums reach memory late.  Behind them
-are three words for each parameter: its kind, and the least and the greatest integer."""
+_FACTS = ("ENTRY", "FEWEST", "VECTORS", "MOST", "COUNT", "RANK", "TOTALS", "PARAMETERS")
+"""The facts of a launch, in words of eight bytes: the four of `Code`, the number of arguments, that of thread
+indices, whether sums reach memory late.  Behind them are three words for each parameter: its kind, and the
+least and the greatest integer."""
 
 ARRAY, INTEGER, FLOAT32, FLOAT64 = 0, 1, 2, 4
 """The kinds of parameters.  The two words of an array say whether it is written, and whether it is read; the
 kind of an integer has its size in bytes in the bits from the fourth on."""
+
+
+class Code(NamedTuple):
+    """The addresses of scalar and vector code, and the numbers of threads from which they do not run.
+
+    From `fewest` threads on vector code runs, and from `most` on Python.
+    """
+
+    entry: int
+    fewest: int
+    vectors: int
+    most: int
+
+
+Ended = Callable[[Any, bytes, bool], bool]
+"""What goes on where code has returned something else than 0, with its block, the arguments, and whether
+vector code has given up."""
 
 
 class Launched(NamedTuple):
@@ -43,7 +63,7 @@ class Launched(NamedTuple):
 
     facts: bytes
     blocks: list[Any]
-    ended: Callable[[Any, bytes], bool]
+    ended: Ended
     types: tuple[object, ...]
     name: str
     arrays: type
@@ -112,43 +132,58 @@ static Object* of(Object* one, Object* name) {
 
 static bool is_true(Object* one, Object* name) { return of(one, name) == True; }
 
-/* Run an entry on packed arguments with a block of `blocks`; False if there is none, null after an error. */
-static Object* run(Word entry, Object* blocks, Object* ended, const Word* slots, Length count) {
+/* Run code on packed arguments with a block of `blocks`; False if there is none, null after an error. */
+static Object* run(
+    const Word* facts, Word threads, Object* blocks, Object* ended, const Word* slots, Length count) {
     Length last = PyList_Size(blocks) - 1;
     if (last < 0) return taken(False);
     Object* block = taken(PyList_GetItem(blocks, last));
     if (PyList_SetSlice(blocks, last, last + 1, nullptr)) { Py_DecRef(block); return nullptr; }
-    void* status = (void*)PyLong_AsLongLong(of(block, address));
+    Word* status = (Word*)PyLong_AsLongLong(of(block, address));
+    bool is_large = threads >= facts[FEWEST];
     void* thread = PyEval_SaveThread();
-    int code = ((int (*)(const Word*, void*))entry)(slots, status);
+    int code = ((int (*)(const Word*, void*))facts[is_large ? VECTORS : ENTRY])(slots, status);
     PyEval_RestoreThread(thread);
     Object* result = taken(True);
     if (!code) {
+        status[DONE] = 0;
         if (PyList_Append(blocks, block)) { Py_DecRef(result); result = nullptr; }
     } else {  /* an error, or something to tell */
         Py_DecRef(result);
         Object* given = PyBytes_FromStringAndSize((const char*)slots, 8 * count);
-        result = given ? PyObject_CallFunctionObjArgs(ended, block, given, nullptr) : nullptr;
+        Object* given_up = is_large && code == GIVEN_UP ? True : False;
+        result = given ? PyObject_CallFunctionObjArgs(ended, block, given, given_up, nullptr) : nullptr;
         if (given) Py_DecRef(given);
     }
     Py_DecRef(block);
     return result;
 }
 
-/* Run an entry: of (facts, blocks, ended), called with packed arguments. */
+/* Whether a function returns this very object. */
+static bool gives(Object* function, Object* wanted) {
+    Object* found = PyObject_CallFunctionObjArgs(function, nullptr);
+    if (!found) { PyErr_Clear(); return false; }
+    Py_DecRef(found);
+    return found == wanted;
+}
+
+/* Run code: of (facts, blocks, ended, settings, chosen), called with packed arguments. */
 static Object* enter(Object* self, Object* const* arguments, Length) {
     const Word* facts = (const Word*)PyBytes_AsString(PyTuple_GetItem(self, 0));
     if (!is_a(arguments[0], PyBytes_Type)) return taken(False);
     const Word* grid = (const Word*)PyBytes_AsString(arguments[0]);
-    if (grid[0] * grid[1] * grid[2] * grid[3] >= facts[FEWEST]) return taken(False);
+    Word threads = grid[0] * grid[1] * grid[2] * grid[3];
+    if (threads >= facts[MOST]) return taken(False);
+    if (threads >= facts[FEWEST] && !gives(PyTuple_GetItem(self, 3), PyTuple_GetItem(self, 4)))
+        return taken(False);
     Length count = PyBytes_Size(arguments[0]) / 8;
-    return run(facts[ENTRY], PyTuple_GetItem(self, 1), PyTuple_GetItem(self, 2), grid, count);
+    return run(facts, threads, PyTuple_GetItem(self, 1), PyTuple_GetItem(self, 2), grid, count);
 }
 
 struct Launch {
     Object* self;
     const Word* facts;
-    Word slots[MOST_SLOTS];
+    Word slots[MOST_SLOTS], threads;
     Length used, arrays;
     Object* given[MOST_SLOTS];     /* held, by parameter */
     Object* memories[MOST_SLOTS];  /* held, too; null for a number */
@@ -157,16 +192,8 @@ struct Launch {
     Word fact(Length i, int which) { return facts[PARAMETERS + 3 * i + which]; }
     Object* call(int i) { return PyObject_CallFunctionObjArgs(item(i), nullptr); }
 
-    /* Whether a function returns this very object. */
-    bool gives(int i, Object* wanted) {
-        Object* found = call(i);
-        if (!found) { PyErr_Clear(); return false; }
-        Py_DecRef(found);
-        return found == wanted;
-    }
-
     bool take_grid(Object* dim) {
-        Word threads = 1;
+        threads = 1;
         Length rank = is_a(dim, PyTuple_Type) ? PyTuple_Size(dim) : 1;
         if (rank < 1 || rank > 4 || (facts[RANK] && facts[RANK] != rank)) return false;
         for (Length k = 0; k < 4; k++) {
@@ -175,9 +202,9 @@ struct Launch {
             Object* extent = is_a(dim, PyTuple_Type) ? PyTuple_GetItem(dim, k) : dim;
             if (!is_a(extent, PyLong_Type)) return false;
             slots[k] = PyLong_AsLongLong(extent);
-            if (slots[k] <= 0 || slots[k] >= facts[FEWEST]) { PyErr_Clear(); return false; }
+            if (slots[k] <= 0 || slots[k] >= facts[MOST]) { PyErr_Clear(); return false; }
             threads *= slots[k];
-            if (threads >= facts[FEWEST]) return false;
+            if (threads >= facts[MOST]) return false;
         }
         used = 4;
         return true;
@@ -311,7 +338,7 @@ struct Launch {
 
     Object* go(Object* dim, Object* inputs, Object* outputs, bool is_recorded) {
         if (PyList_Size(item(ENTERED)) || PyDict_Size(item(OPEN)) || !take_grid(dim)) return taken(False);
-        if (!gives(SETTINGS, item(QUIET))) return taken(False);
+        if (!gives(item(SETTINGS), item(QUIET))) return taken(False);
         Object* logs = PyObject_CallFunctionObjArgs(item(LOGS), item(DEBUG), nullptr);
         if (!logs) return nullptr;
         Py_DecRef(logs);
@@ -323,10 +350,10 @@ struct Launch {
             if (same != True) return taken(False);
         }
         if (!take_all(inputs, outputs)) return taken(False);
-        if (!gives(RECORDER, None)) return is_recorded ? parts() : taken(False);
+        if (!gives(item(RECORDER), None)) return is_recorded ? parts() : taken(False);
         if (!is_unheard() || !PyList_Size(item(BLOCKS))) return taken(False);
         if (!count_writes() || (is_recorded && !note_origin())) return nullptr;
-        return run(facts[ENTRY], item(BLOCKS), item(ENDED), slots, used);
+        return run(facts, threads, item(BLOCKS), item(ENDED), slots, used);
     }
 };
 
@@ -366,13 +393,15 @@ class Native:
             make.argtypes, make.restype = [ctypes.py_object], ctypes.py_object
 
     def entering(
-        self, address: int, fewest: float, blocks: list[Any], ended: Callable[[Any, bytes], bool]
+        self,
+        code: Code,
+        blocks: list[Any],
+        ended: Ended,
+        settings: Callable[[], object],
+        chosen: object,
     ) -> Callable[[Any], bool]:
-        """What runs an entry on packed arguments, if these are of fewer threads than `fewest`.
-
-        `ended` is called, with the block and the arguments, where the code is not 0.
-        """
-        enter: Callable[[Any], bool] = self._of_entry((facts(address, fewest), blocks, ended))
+        """What runs code on packed arguments; vector code while `settings` returns what was `chosen`."""
+        enter: Callable[[Any], bool] = self._of_entry((facts(code), blocks, ended, settings, chosen))
         return enter
 
     def launching(self, launched: "Launched") -> Callable[..., Any]:
@@ -390,6 +419,7 @@ def is_possible() -> bool:
 def build(cache: Cache, compiler: Compiler) -> Native:
     """The library, built and loaded; raises BuildError, and OSError where Python does not offer its ABI."""
     numbers = {"MOST_SLOTS": MOST_SLOTS, "ARRAY": ARRAY, "INTEGER": INTEGER, "FLOAT64": FLOAT64}
+    numbers |= {"DONE": DONE, "GIVEN_UP": GIVEN_UP}
     items = (name.upper() for name in Launched._fields)
     numbers |= {name: k for names in (_FACTS, items) for k, name in enumerate(names)}
     defined = "".join(f"#define {name} {number}\n" for name, number in numbers.items())
@@ -402,10 +432,7 @@ Kind = tuple[int, int, int]
 """A parameter: its kind and the two words that go with it."""
 
 
-def facts(
-    address: int, fewest: float, rank: int = 0, totals: bool = False, kinds: Sequence[Kind] = ()
-) -> bytes:
+def facts(code: Code, rank: int = 0, totals: bool = False, kinds: Sequence[Kind] = ()) -> bytes:
     """The facts of a launch as its function holds them."""
-    words = [address, int(min(fewest, 2**31)), len(kinds), rank, totals]
-    words += [word for kind in kinds for word in kind]
+    words = [*code, len(kinds), rank, totals, *(word for kind in kinds for word in kind)]
     return pack(f"={len(words)}q", *words)

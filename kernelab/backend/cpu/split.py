@@ -131,8 +131,13 @@ class Split:
         self._function = function
         self._info = info
         self._cost = cost(function, info)
-        self.fewest = ROUND if self._cost.loops else 2 * ENOUGH // self._cost.own
+        self.fewest = self.fewest_of(1)
         self._known = b"", 1, Cut()
+
+    def fewest_of(self, lanes: int) -> int:
+        """The number of threads from which a launch may be cut."""
+        least = (2 if lanes == 1 else FEWEST) * ENOUGH * lanes
+        return ROUND if self._cost.loops else least // self._cost.own
 
     def parts(self, args: Args, lanes: int) -> Cut:
         """The parts of a launch in the order of its threads, none if it is not cut.

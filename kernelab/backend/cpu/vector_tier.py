@@ -80,6 +80,13 @@ class VectorTier:
             return None
         return self._entry
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether launches run vector code by the settings of now, if it has any, and it is built."""
+        chosen = settings()
+        may_run = chosen.vector_code and not chosen.deterministic
+        return may_run and "_pending" in self.__dict__ and self._pending.is_done
+
     @cached_property
     def _most_at_first(self) -> int:
         """The threads of the largest launch that scalar code may run while vector code is built."""

@@ -412,7 +412,7 @@ def quick_launch(kernel: Kernel, *, waits: bool = False) -> Callable[..., Any] |
     assert isinstance(on_cpu, CpuEntry)
     known = [kind for kind in kinds if kind is not None]
     launched = Launched(
-        facts(*on_cpu.start, plan.coordinates, kernel.program.totals, known),
+        facts(on_cpu.code(), plan.coordinates, kernel.program.totals, known),
         BLOCKS,
         on_cpu.ended,
         plan.types,
