@@ -46,6 +46,9 @@ IMPORTS = {
     "jax": "import jax.numpy",
 }
 
+LAUNCHES = {"launch": "plain launch (us)", "many": "plain launch of 10,000 threads (us)"}
+"""The rows of what `overhead` measures of launches alone."""
+
 Samples = dict[tuple[str, str], list[float]]
 
 
@@ -129,8 +132,8 @@ class Bench:
         for turn in range(min(3, self.rounds) + 1):
             for peer in peers:
                 for what, value in peer.ask(measure="overhead").items():
-                    if turn and what == "launch":
-                        self.results.add("Tapes, a launch", "plain launch (us)", peer.name, value)
+                    if turn and what in LAUNCHES:
+                        self.results.add("Tapes, a launch", LAUNCHES[what], peer.name, value)
                 for kind, title in (("new", "new arrays"), ("made", "made beforehand"), ("two", "ping-pong")):
                     found = peer.ask(measure="chain", launches=10_000 // self.shrink, kind=kind)
                     if turn:

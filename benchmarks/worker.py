@@ -25,6 +25,7 @@ import numpy as np
 from kernels import Work
 
 N = 32
+MANY = 10_000
 LAUNCHES = 2000
 
 
@@ -100,7 +101,7 @@ def latency(system: System, text: str, name: str, size: str) -> dict[str, float]
 
 
 def overhead(system: System) -> dict[str, float]:
-    """Microseconds a launch: alone, recorded, and in backward, for a kernel that does next to nothing."""
+    """Microseconds a launch: alone, of many threads, recorded, and in backward; the kernel does little."""
     lib = system.lib
     name = "overhead_kernel"
     arguments = ", ".join(f"{argument}: wp.array[float]" for argument in "abc")
@@ -120,7 +121,16 @@ def overhead(system: System) -> dict[str, float]:
     start = time.perf_counter()
     tape.backward(grads={c: seed})
     backward = (time.perf_counter() - start) / LAUNCHES
-    return {"launch": 1e6 * alone, "record": 1e6 * recorded, "backward": 1e6 * backward}
+    large = [lib.ones(MANY, dtype=float, requires_grad=True) for _ in range(3)]
+
+    def launch_many() -> None:
+        lib.launch(kernel, dim=MANY, inputs=[*large, 2.0])
+
+    _repeat(launch_many, 100)
+    time.sleep(1)  # the while in which better code is built
+    _repeat(launch_many, 100)
+    many = _repeat(launch_many, LAUNCHES)
+    return {"launch": 1e6 * alone, "many": 1e6 * many, "record": 1e6 * recorded, "backward": 1e6 * backward}
 
 
 def _repeat(action: Callable[[], None], times: int) -> float:
