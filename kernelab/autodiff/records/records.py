@@ -342,13 +342,14 @@ class LaunchRecord(Call, LaunchEntry):
         return known[1]
 
     def _find_gathered(self, pullback: Pullback) -> "Launches | None":
-        if self.residuals or self.outline.references:
+        form = gathered_adjoint(pullback.adjoint)
+        if form is None or self.residuals or self.outline.references:
             return None
         if self.config is not DEFAULT_CONFIG or self.space is not None:
             return None
-        form, active = gathered_adjoint(pullback.adjoint), self.active
+        active = self.active
         memories = {elements.allocation for elements in active}
-        if form is None or len(memories) < len(active) or not all(one.is_contiguous for one in active):
+        if len(memories) < len(active) or not all(one.is_contiguous for one in active):
             return None
         return form.launches(self.grid.extents, (*self.arguments, *active))
 
