@@ -90,7 +90,7 @@ def values_view(title: str, shown: array, budget: int | None, asks: bool = False
         return _asking(table, shown) if asks else table
     step = math.ceil((shown.size / LOOKED_AT) ** (1 / shown.ndim))
     some: array = shown[(slice(None, None, step),) * shown.ndim]
-    heading = _title(title, some, some.host())
+    heading = _title(title, shown, some.host())
     if step > 1:
         heading += f", of one element in {step**shown.ndim}"
     picture = _picture(some, [some.host()], budget, shown.shape[0] - 1)
@@ -214,9 +214,9 @@ def _is_photograph(shown: array, matrix: Values) -> bool:
 def _title(title: str, shown: array, values: Values) -> str:
     parts = [title] if title else []
     if shown.ndim > 2:
-        parts.append(f"[{', '.join(['0'] * (shown.ndim - 2))}], the first of {shown.shape[0]}")
+        parts.append(f"[{', '.join(['0'] * (shown.ndim - 2))}], the first of {math.prod(shown.shape[:-2])}")
     if isinstance(shown.dtype, Scalar):
-        parts.append(_range(values))
+        parts.append(f"of all, {_range(values)}" if shown.ndim > 2 else _range(values))
     elif shown.ndim > 1 and not _is_photograph(shown, _matrix(shown, values)):
         parts.append(f"the length of each {shown.dtype}")
     return ": ".join(parts)
