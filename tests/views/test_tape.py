@@ -86,6 +86,15 @@ class HostileDict(dict[str, Any]):
         raise RuntimeError("no items")
 
 
+def test_an_array_without_a_name_does_not_take_that_of_another_array() -> None:
+    y = kl.ones(3, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(SQUARE, dim=3, inputs=[y], outputs=[kl.zeros(3, dtype=float, requires_grad=True)])
+    *_, row = shown(tape)
+    assert re.split(r" {2,}", row.strip())[:5] == ["1", "square", "3", "y", "float32, shape 3"]
+    assert re.findall(r">([^<>]*)∇<", tape.to_svg()) == ["y", "array 2"]
+
+
 def test_objects_that_cannot_be_looked_at_have_no_names_and_hide_no_others() -> None:
     x, y, z = (kl.zeros(1) for _ in range(3))
     gone = weakref.proxy(Hostile())

@@ -26,7 +26,7 @@ nor who reads the data.  It keeps no array alive.
 
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -356,9 +356,15 @@ class TapeData:
         return dict(self.parts["names"])
 
     def label(self, memory: int) -> str:
-        """The name of a memory, that of a parameter where the user gives it none."""
-        label: str = self.names.get(memory) or self.parts["memories"][memory][0]
-        return label
+        """The name of a memory, that of a parameter where the user gives it none, and to no other memory."""
+        parameter: str = self.parts["memories"][memory][0]
+        unnamed = f"array {memory + 1}" if parameter in self.taken else parameter
+        return self.names.get(memory) or unnamed
+
+    @cached_property
+    def taken(self) -> Collection[str]:
+        """The names that the user gives to memories."""
+        return frozenset(self.names.values())
 
     def is_lost(self, clash: int) -> bool:
         """Whether an overwrite took values that were not saved."""

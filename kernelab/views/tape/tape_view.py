@@ -301,7 +301,8 @@ def _arrays(data: TapeData, parameters: Sequence[str], arrays: Sequence[int]) ->
     for parameter, number in zip(parameters, arrays, strict=True):
         name, (dtype, shape) = data.names.get(data.memory(number)), data.layout(number)
         _, dot, field = parameter.partition(".")
-        described = parameter or f"{dtype}, shape {' × '.join(map(str, shape))}"
+        is_telling = parameter and parameter not in data.taken
+        described = parameter if is_telling else f"{dtype}, shape {' × '.join(map(str, shape))}"
         runs[Run(described, "dim") if name is None else Run(f"{name}{dot}{field}")] = None
     return Cell(tuple(run for one in runs for run in (Run(", "), one))[1:])
 
