@@ -161,6 +161,38 @@ def test_rounding_in_between_is_allowed_for(width: str, fast: bool) -> None:
     assert passes(kernel, leaf([0.3, 1.1, 2.7]), fast=fast)
 
 
+TURNING = """
+def wave(v: {width}):
+    return sin(v * {width}({turns}))
+
+@func_grad(wave, check=False)
+def adj_wave(v: {width}, adj_ret: {width}):
+    adjoint[v] += {width}({factor}) * cos(v * {width}({turns})) * adj_ret
+
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("factor", ["0.0", "1.0"])
+@pytest.mark.parametrize("turns", ["1e8", "1e10", "1e12"])
+def test_a_wrong_rule_fails_though_the_function_turns_within_the_steps(
+    turns: str, factor: str, fast: bool
+) -> None:
+    for width in ("float64", "float32"):
+        kernel = elementwise("wave(x[i])", width, TURNING.format(width=width, turns=turns, factor=factor))
+        assert not passes(kernel, leaf([0.1, 0.2, -0.3], width), fast=fast), width
+
+
+@BOTH
+def test_a_step_that_is_lost_beside_an_element_is_refused(fast: bool) -> None:
+    kernel, x = elementwise("x[i] * x[i]", "float64"), leaf([0.0, 2.0])
+    with pytest.raises(kl.KernelValueError, match="a step of 1e-20 is lost beside an element of size 2"):
+        passes(kernel, x, eps=1e-20, fast=fast)
+    with pytest.raises(kl.KernelValueError, match="is lost beside an element"):
+        kl.autograd.jacobian_fd(kernel, 2, [x], [kl.zeros(2, dtype=kl.float64)], eps=1e-20)
+    assert passes(kernel, leaf([0.0]), eps=1e-20, fast=fast)
+
+
 CUBE = """
 def cube(t: float64):
     return t * t * t
@@ -191,3 +223,12 @@ def test_a_right_kernel_passes_near_the_border_of_its_domain(
     expression: str, size: float, fast: bool
 ) -> None:
     assert passes(elementwise(expression, "float64"), leaf(size * np.array([1.0, 2.0, 0.3])), fast=fast)
+
+
+@pytest.mark.parametrize("check", [kl.autograd.gradcheck, kl.autograd.taylor_test])
+def test_a_check_that_has_nothing_to_compare_is_an_error(check: Any) -> None:
+    def nothing(x: kl.array) -> kl.array:
+        return (x * x)[:0]
+
+    with pytest.raises(kl.GradientError, match="0 pairs checked: what nothing returns has no elements"):
+        check(nothing, inputs=[leaf([1.0, 2.0])], show_summary=False)

@@ -12,7 +12,7 @@ entries looked at: all of a pattern, or those of suspect columns.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +21,8 @@ from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.check_levels import Raced, races
 from kernelab.autodiff.checks.lost_digits import parted
 from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, screen
-from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, settle
-from kernelab.autodiff.checks.witnesses import Pair, Suspected, Whole, Witnesses, by_pattern
+from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, require_entries, settle
+from kernelab.autodiff.checks.witnesses import FINEST, Pair, Suspected, Whole, Witnesses, by_pattern
 from kernelab.autodiff.jacobians.differences import UNSTEADY, Floats, told_apart
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
@@ -241,6 +241,7 @@ def check(
     require_choice(fast, "fast", "gradcheck")
     with outside_transforms("gradcheck"):
         report = _compared(subject, limit, chosen, fast)
+        require_entries(subject.name, sum(pair.entries for pair in report.pairs), "gradcheck")
         if report:
             report = _with_rules(subject, report, chosen)
         by_host, unsteady = told_apart(subject)
@@ -324,7 +325,8 @@ def _entry_by_entry(
         terms = asked.terms(list(off)) if off else []
         for (k, entries), sizes in zip(off.items(), terms, strict=True):
             # The function may bend sharply there: take differences again, with smaller steps.
-            settle(asked.pairs[k], entries, asked.looks(k, entries), sizes)
+            finest = partial(asked.look, k, scale=FINEST)
+            settle(asked.pairs[k], entries, asked.looks(k, entries), sizes, finest)
     results = [_compare(pair, limit) for pair in asked.pairs]
     pairs = zip(asked.pairs, results, strict=True)
     if not all(result.passed or pair.output.key in raced for pair, result in pairs):
@@ -489,4 +491,6 @@ def _entry(pair: Pair, k: int) -> Entry:
 
 
 def _index(variable: Variable, position: int) -> Index:
+    if not variable.count:
+        return ()
     return tuple(int(i) for i in np.unravel_index(position, variable.shape))

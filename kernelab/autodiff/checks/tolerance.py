@@ -3,7 +3,7 @@
 Knows pairs of matrices; must not know where these come from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from kernelab.autodiff.checks.witnesses import DOUBLE, SCALES, Look, Pair
 from kernelab.autodiff.jacobians.differences import Floats
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelValueError
+from kernelab.errors import GradientError, KernelValueError
 from kernelab.runtime.context.recorder import refusal
 
 RELATIVE = 1e-3
@@ -29,6 +29,9 @@ NOISE = 1e-5
 
 ROUNDING = 16
 """By how many units in the last place of its terms a sum may be off."""
+
+SCATTER = 0.1
+"""By how much differences around a step scatter at most where they show a slope."""
 
 SHRINKS = 30.0
 """By how much the error falls at least with a step a hundred times smaller, if differences approach it."""
@@ -80,12 +83,12 @@ def relative(error: float, numeric: float) -> float:
     return error / scale if 0.0 < scale < np.inf else (np.inf if error > 0 else 0.0)
 
 
-def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats) -> None:
+def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats, finest: Callable[[Any], Look]) -> None:
     """Decide entries whose first differences are `off`, by differences over ever smaller steps.
 
     The nearest of these is compared.  An entry is excused where they approach the adjoint as the step falls,
     and where at every step it lies within the range over which they scatter, up to the rounding of the
-    `terms` that it is a sum of: then both are rounding.
+    `terms` that it is a sum of: then both are rounding, unless at the `finest` step there is another slope.
     """
     pair.terms = np.where(off & np.isfinite(terms), terms, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -96,13 +99,21 @@ def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats) -> None:
             pair.numeric = np.where(nearer, look.numeric, pair.numeric)
         falling = pairwise(apart[: len(SCALES)])
         approached = np.all([np.isfinite(a) & (b <= a / SHRINKS) for a, b in falling], axis=0)
-        scattered = np.all([_scatters(look, pair) for look in looks], axis=0)
+        scattered = off & np.all([_scatters(look, pair) for look in looks], axis=0)
+        if scattered.any():
+            last = finest(scattered)
+            scattered &= ~_is_slope(last) | _scatters(last, pair)
         pair.excused |= off & (approached | scattered)
 
 
 def _scatters(look: Look, pair: Pair) -> Any:
     margin = (look.highest - look.lowest) / 2 + ROUNDING * DOUBLE * pair.terms
     return (look.lowest - margin <= pair.exact) & (pair.exact <= look.highest + margin)
+
+
+def _is_slope(look: Look) -> Any:
+    """Where differences at a step hardly scatter, and are not 0."""
+    return look.highest - look.lowest < SCATTER * np.minimum(np.abs(look.lowest), np.abs(look.highest))
 
 
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:
@@ -142,6 +153,13 @@ def _ratio(values: Floats, others: Floats, allowed: Floats) -> Floats:
 
 def _largest(values: Floats) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def require_entries(name: str, entries: int, code: str) -> None:
+    """Raise GradientError where there is nothing to compare: the outputs of a function have no elements."""
+    if not entries:
+        message = f"0 pairs checked: what {name} returns has no elements"
+        raise refusal(GradientError, message, code, "return what it computes, or give the outputs to check")
 
 
 def require_step(eps: Any) -> None:

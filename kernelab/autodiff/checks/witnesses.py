@@ -50,6 +50,9 @@ DOUBLE = float(np.finfo(np.float64).eps)
 SCALES = (1.0, 1e-2, 1e-4)
 """Which steps are tried where a first difference disagrees with the adjoint, relative to the first."""
 
+FINEST = 1e-10
+"""The scale of steps at which a function still has a slope that turns within larger ones, as sin(1e9 x)."""
+
 UNEVEN, STAYS = 1e-3, 0.1
 """By how much the slopes of the two sides differ at a kink, relative to their size, and by what share of that
 they may change with a smaller step."""
@@ -139,8 +142,11 @@ class Witnesses(ABC):
     def looks(self, k: int, off: Any) -> list[Look]:
         """The differences of pair `k` at several steps, at least of the entries that are `off`."""
         scales = (*SCALES, OWN_SIZE) if is_tiny(self.pairs[k].input.elements) else SCALES
-        asked = EXTRAPOLATED, LOWEST, HIGHEST
-        return [Look(*(self.closer(k, off, scale, each) for each in asked)) for scale in scales]
+        return [self.look(k, off, scale) for scale in scales]
+
+    def look(self, k: int, off: Any, scale: float) -> Look:
+        """The differences of pair `k` at a step, at least of the entries that are `off`."""
+        return Look(*(self.closer(k, off, scale, each) for each in (EXTRAPOLATED, LOWEST, HIGHEST)))
 
     def bent(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""

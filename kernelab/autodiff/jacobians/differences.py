@@ -17,9 +17,11 @@ from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass
+from kernelab.errors import KernelValueError
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import float32, scalar_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import refusal
 
 STEP = 1e-3
 """The larger step of the differences, relative to the size of the input element where that exceeds 1."""
@@ -102,11 +104,15 @@ def along(
 def steps_of(elements: array, eps: float | None, scale: float) -> Floats:
     """The larger step for each number of an input: `eps`, or `scale` times the default, or `OWN_SIZE`."""
     sizes = np.abs(numbers(elements))
-    if eps is not None:
-        return np.full(len(sizes), eps)
-    if scale == OWN_SIZE:
+    if eps is None and scale == OWN_SIZE:
         return STEP * np.where(sizes > 0.0, sizes, unit_of(sizes))
-    return scale * STEP * np.maximum(1.0, sizes)
+    steps = scale * STEP * np.maximum(1.0, sizes) if eps is None else np.full(len(sizes), eps)
+    lost = np.isfinite(sizes) & (sizes + steps / 2 == sizes)
+    if lost.any():
+        k = int(np.argmax(lost))
+        message = f"a step of {steps[k]:.1g} is lost beside an element of size {sizes[k]:.6g}"
+        raise refusal(KernelValueError, message, "differences", "pass a larger eps, or leave it away")
+    return steps
 
 
 def is_tiny(elements: array) -> bool:
