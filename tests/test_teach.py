@@ -140,6 +140,12 @@ def test_points_are_a_list_or_an_array_or_one_number(at: Any) -> None:
         (lambda: kl.teach.check(right, of=f), r"no point to compare at\n  hint: write at=\[0.5, 2.0\]"),
         (lambda: kl.teach.check(right, f), r"no point to compare at\n  hint: write at=\[0.5, 2.0\]"),
         (lambda: kl.teach.check(right), r"nothing to compare with\n  hint: write check\(answer, expected\)"),
+        (lambda: kl.teach.check(right, right, of=right, at=1.0), "two things to compare with"),
+        (lambda: kl.teach.check(2.0, of=right, at=[1.0]), "compared at points, and the float 2.0 is none"),
+        (lambda: kl.teach.check(right, of=lambda x: (x, x), at=1.0), r"of= returns a tuple, and has to"),
+        (lambda: kl.teach.check(right, of=lambda x: x * x, at=[np.ones(2)]), "returns a NumPy array"),
+        (lambda: kl.teach.check(lambda x: np.nan, of=lambda x: np.nan, at=2.0), "at 2 are not finite"),
+        (lambda: kl.teach.check(1.0, 1.0, tolerance=np.nan), "tolerance=nan is not a share of a number"),
         (
             lambda: kl.teach.check(
                 double, lambda x: (x, x), dim=2, inputs=[kl.ones(2)], outputs=[kl.zeros(2)]

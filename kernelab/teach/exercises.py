@@ -3,6 +3,7 @@
 What is right it asks of differences, or of a reference that the exercise gives.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelValueError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.launch import launch
 from kernelab.runtime.ops.function_calls import is_function
@@ -88,6 +90,10 @@ def check(
         raise _unclear(
             "there is nothing to compare with", "write check(answer, expected), or of=f, at=[0.5, 2.0]"
         )
+    if expected is not None and of is not None:
+        raise _unclear("there are two things to compare with", "leave the second argument away, or of=")
+    if not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
+        raise _unclear(f"tolerance={tolerance!r} is not a share of a number", "write tolerance=1e-3")
     try:
         compared = _comparisons(answer, expected, of, at, (dim, inputs, outputs))
     except NotImplementedError:
@@ -141,7 +147,7 @@ def _comparisons(
     __tracebackhide__ = True  # IPython shows the frames of the user
     if isinstance(answer, Kernel):
         dim, _, outputs = launched
-        if expected is None:
+        if not callable(expected):
             hint = "write check(kernel, reference, dim=n, inputs=[...], outputs=[...])"
             raise _unclear("a kernel is compared with what a reference returns", hint)
         if not outputs or (dim is not None and 0 in np.atleast_1d(dim)):
@@ -156,6 +162,9 @@ def _comparisons(
         ]
     if of is None and not callable(expected):
         return [_Comparison("it is ", answer, expected)]
+    if not callable(answer):
+        message = f"functions are compared at points, and {described(answer)} is none"
+        raise _unclear(message, "write the name of the function: check(slope, of=f, at=[0.5, 2.0])")
     given = [at] if isinstance(at, int | float | np.generic) else list(at)
     if not given:
         raise _unclear("there is no point to compare at", "write at=[0.5, 2.0]")
@@ -163,10 +172,10 @@ def _comparisons(
     compared = []
     for one in given:
         point = one if isinstance(one, tuple) else (one,)
-        needed = expected(*point) if of is None else _slopes(of, point)
-        compared.append(
-            _Comparison(f"at {', '.join(map(_given, point))} it is ", answer(*point), needed, source)
-        )
+        needed, place = expected(*point) if of is None else _slopes(of, point), ", ".join(map(_given, point))
+        if of is not None and not all(np.isfinite(leaf).all() for leaf in _leaves(needed)):
+            raise _unclear(f"differences of the function at {place} are not finite", "take other points")
+        compared.append(_Comparison(f"at {place} it is ", answer(*point), needed, source))
     return compared
 
 
@@ -198,7 +207,12 @@ def _differences(f: Callable[..., Any], point: tuple[Any, ...], k: int) -> Any:
     for i, *place in np.ndindex(looked.shape):
         values = start.copy()
         values[*place] += SHIFTS[i] * steps[*place]
-        looked[i, *place] = float(f(*point[:k], values if values.shape else float(values), *point[k + 1 :]))
+        value = f(*point[:k], values if values.shape else float(values), *point[k + 1 :])
+        try:
+            looked[i, *place] = float(value)
+        except TypeError:
+            message = f"the function of= returns {described(value)}, and has to return a number"
+            raise _unclear(message, "check one of them: of=lambda x: f(x)[0]") from None
     slopes = extrapolated(looked, steps)
     return slopes if slopes.shape else float(slopes)
 
