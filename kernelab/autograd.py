@@ -324,11 +324,12 @@ def plot_kernel_jacobians(
     parts = heatmap.panels(jacobians, _plot_labels(kernel, inputs))
     if not parts:
         raise refusal(GradientError, "there is no Jacobian to draw", "plot")
+    above = title or ""
     if title is None and isinstance(jacobians, Jacobians):
         title = f"Jacobians of {jacobians.subject}"
     style = heatmap.Style(colormap, show_colorbar, scale_colors_per_submatrix, log_scale, title)
     drawn = heatmap.figure(parts, style)
-    return figures.finish(drawn, lambda figure: heatmap.figure_view(figure, parts), show_plot)
+    return figures.finish(drawn, lambda figure: heatmap.figure_view(figure, parts, above), show_plot)
 
 
 jacobian_plot = plot_kernel_jacobians
@@ -406,7 +407,8 @@ def _plot_errors(report: GradcheckReport, relative: bool, absolute: bool) -> Non
         if wanted:
             style = heatmap.Style("Reds", title=f"{kind} error of {report.kernel}", positive=True)
             parts = heatmap.panels(getattr(report, kind))
-            figures.finish(heatmap.figure(parts, style), partial(heatmap.figure_view, parts=parts), show=True)
+            shown = partial(heatmap.figure_view, parts=parts, title=style.title or "")
+            figures.finish(heatmap.figure(parts, style), shown, show=True)
 
 
 def _subject(
@@ -452,6 +454,10 @@ def _listed(what: str, name: str, role: str, arguments: Any) -> list[Any]:
 
 def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:
     """The subject with the names that its user gives it."""
+    given: object = metadata
+    if not isinstance(given, FunctionMetadata | None):
+        message = f"metadata= is a FunctionMetadata, not {a_thing(metadata)}"
+        raise refusal(KernelTypeError, message, "metadata", "write metadata=FunctionMetadata(key=...)")
     if metadata is None or metadata.is_empty:
         return subject
 

@@ -226,6 +226,14 @@ def test_pairs_are_chosen_by_name_or_position() -> None:
             np.testing.assert_array_equal(value.numpy(), whole[key].numpy())
 
 
+@pytest.mark.parametrize("check", [kl.autograd.jacobian, kl.autograd.jacobian_fd, kl.autograd.gradcheck])
+def test_a_pair_that_is_chosen_twice_is_one(check: Any) -> None:
+    x, y = kl.array([1.0, 2.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+    square = kl.compile("def k(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]\n")["k"]
+    found = check(square, 2, [x], [y], input_output_mask=[("x", 0), (0, "y")])
+    assert len(found.pairs if hasattr(found, "pairs") else found) == 1
+
+
 def test_rows_and_columns_that_are_left_out_are_nan() -> None:
     inputs, outputs = documented()
     whole = kl.autograd.jacobian(K["documented"], 4, inputs, outputs)

@@ -199,15 +199,15 @@ class Selection:
                 raise refusal(KernelValueError, message, "selection", "pass a whole number; -1 means all")
 
     def pairs(self, sources: Sequence[Variable], targets: Sequence[Variable]) -> list[Pair]:
-        """The pairs chosen; KernelValueError names an entry that means none."""
+        """The pairs chosen, each once; KernelValueError names an entry that means none."""
         if self.mask is None:
             return [(i, j) for i in range(len(sources)) for j in range(len(targets))]
         if not self.mask:
             hint = "name pairs such as [(0, 0)], or leave it away"
             raise refusal(KernelValueError, "input_output_mask chooses no pair: it is empty", "mask", hint)
-        return [
-            (_named(a, sources, "input"), _named(b, targets, "output")) for a, b in map(_entry, self.mask)
-        ]
+        entries = map(_entry, self.mask)
+        chosen = ((_named(a, sources, "input"), _named(b, targets, "output")) for a, b in entries)
+        return list(dict.fromkeys(chosen))
 
     def rows(self, target: Variable) -> int:
         return target.count if self.max_outputs <= 0 else min(target.count, self.max_outputs)

@@ -198,12 +198,12 @@ def _binned(values: Values, evaluated: Values, most: int) -> tuple[Values, Value
 # ------------------------------------------------------------------------------------------ views
 
 
-def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
-    """A figure as it stands in a notebook, with tooltips, and with the text form for a terminal."""
+def figure_view(drawn: Any, parts: Sequence[Panel], title: str = "") -> Node:
+    """A figure as it stands in a notebook, with tooltips, and for a terminal the text form below a title."""
     titles = (f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts)
     by_key = {_key(panel): panel for panel in parts if panel.values.size}
     html = partial(figures.picture, drawn, f"heatmaps: {'; '.join(titles)}", by_key)
-    return Drawing("", html, tuple(text_lines(parts)))
+    return Drawing("", html, (*([title, ""] if title else []), *text_lines(parts)))
 
 
 def _key(panel: Panel) -> str:

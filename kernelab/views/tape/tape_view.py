@@ -351,7 +351,7 @@ def _bars(sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
     marks = "▁▂▃▄▅▆▇█"
     bars = [" " if np.isnan(one) else marks[int(7 * (one - low) / ((high - low) or 1.0))] for one in some]
-    return f"{''.join(bars)}  from {10**high:.3g} to {10**low:.3g}"
+    return f"{''.join(bars)}  between {10**low:.3g} and {10**high:.3g}"
 
 
 NORMS_HEAD = ("step", "record", "iteration", "norm", "", "where", "source")
