@@ -7,6 +7,7 @@ def swing(length, angle):
 """
 
 import inspect
+import math
 from collections.abc import Callable
 from functools import update_wrapper, wraps
 from typing import Any
@@ -62,7 +63,7 @@ def _slider(name: str, bounds: Any) -> dict[str, Any]:
         raise KernelTypeError.of(message, "explore", f"write {name}=(0.0, 1.0)")
     low, high = float(numbers[0]), float(numbers[1])
     value = float(numbers[2]) if len(numbers) == 3 else (low + high) / 2
-    if not low < high or not low <= value <= high:
+    if not -math.inf < low <= value <= high < math.inf or low == high:
         message = f"{name}={bounds} is not a range: the first number is the lowest, a third one lies between"
         raise KernelValueError.of(message, "explore", f"write {name}=(0.0, 1.0, 0.5)")
     return {"name": name, "low": low, "high": high, "value": value}

@@ -238,6 +238,7 @@ def test_a_value_without_a_gradient_says_why() -> None:
         ({"length": (1.0, 2.0), "angle": 3.0}, r"angle is the float 3.0, and has to be a range"),
         ({"length": (2.0, 1.0), "angle": (0, 1)}, r"length=\(2.0, 1.0\) is not a range"),
         ({"length": (1.0, 2.0, 3.0), "angle": (0, 1)}, r"is not a range"),
+        ({"length": (1.0, float("inf")), "angle": (0, 1)}, r"is not a range"),
     ],
 )
 def test_ranges_that_are_none_are_refused(ranges: dict[str, Any], message: str) -> None:

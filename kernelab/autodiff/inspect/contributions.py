@@ -20,6 +20,7 @@ from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.backend.cpu.observed_adjoint import OTHER_TAKEN
 from kernelab.data_classes import dataclass, replace
@@ -131,11 +132,18 @@ def contributions(
     return replace(result, zeros=zeros or tuple(ends_before(records, seeds, memory, reads)))
 
 
+def _require_position(argnums: Any) -> None:
+    if not is_whole(argnums):
+        hint = "argnums is the position of one argument, counted from 0"
+        raise _refused(f"argnums={argnums!r} is no argument", hint)
+
+
 def of_call(function: Any, *values: Any, argnums: int = 0, field: str = "", **named: Any) -> Contributions:
     """The contributions to the derivative of a `@func` with respect to one argument, at some values.
 
     For a struct `field` names the part: ``"k"``, or ``"body.m"`` of a nested struct.
     """
+    _require_position(argnums)
     call = as_launch(function, varied_inputs(function, values), named)
     kernel, given = _by_use(call.kernel), leaves_among([*call.inputs, *call.outputs])
     leaves = dict(zip((formal.name for formal in kernel.definition.signature), given, strict=True))
@@ -169,6 +177,7 @@ def of_python(
 
     What it returns is an array, and the gradient is that of the sum of its elements.
     """
+    _require_position(argnums)
     chosen = args[argnums] if 0 <= argnums < len(args) else None
     whole = chosen.copy() if field and isinstance(chosen, Instance) else None
     elements = chosen if whole is None else getattr(whole, field)

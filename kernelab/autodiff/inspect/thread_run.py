@@ -418,10 +418,19 @@ def _seed(
         for i in bars.keys() & set(kernel.plan.written):
             bars[i].host()[...] = 1
         return
+    given: object = adjoints
+    if not isinstance(given, Mapping):
+        message = f"`adjoints` maps outputs to their cotangents, and here it is {described(adjoints)}"
+        raise LaunchError.of(message, "trace", "write adjoints={y: kl.ones_like(y)}")
     for key, cotangent in adjoints.items():
-        values = readable(cotangent) if isinstance(cotangent, array) else cotangent
+        values = np.asarray(readable(cotangent) if isinstance(cotangent, array) else cotangent)
         for i in _named(kernel, arguments, bars, key):
-            bars[i].host()[...] = np.asarray(values).astype(scalar_of(bars[i].dtype).dtype)
+            expected = bars[i].host().shape
+            if values.shape not in ((), expected):
+                name = kernel.plan.parameters[i].name
+                message = f"the cotangent of `{name}` has shape {values.shape}, its elements {expected}"
+                raise LaunchError.of(message, "trace", "write adjoints={y: kl.ones_like(y)}")
+            bars[i].host()[...] = values.astype(scalar_of(bars[i].dtype).dtype)
 
 
 def _named(kernel: Kernel, arguments: Sequence[Any], bars: Mapping[int, array], key: object) -> list[int]:

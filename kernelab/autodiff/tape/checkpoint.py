@@ -45,8 +45,8 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     The arrays that `func` makes and does not return are freed; `backward` runs `func` again to have them, so
     a simulation of n steps in blocks of about sqrt(n) needs memory for 2 sqrt(n) of them, and its primal runs
     twice.  Checkpoints may be nested.  What `func` depends on has to be the same at the second run: pass what
-    changes (a loop's variable, a step size) as arguments.  An array that `func` changes shows, as its
-    gradient, that of its last value.  Without an open tape it is a plain call.
+    changes (a loop's variable, a step size) as arguments.  An array that `func` changes shows the gradient
+    that it shows after a plain call.  Without an open tape it is one.
 
     Raises TapeError in `backward` if the second run differs from the first.
 

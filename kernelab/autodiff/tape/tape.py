@@ -253,6 +253,10 @@ class Tape(Observed, Habits, Displayed):
             message = f"record_func takes a function without arguments, not {described(given)}"
             hint = "write tape.record_func(lambda: ..., arrays=[x, y])"
             raise refusal(TapeError, message, "function", hint)
+        if isinstance(arrays, array) or not all(isinstance(each, array) for each in arrays):
+            what = described(next((each for each in arrays if not isinstance(each, array)), arrays))
+            hint = "write tape.record_func(backward, arrays=[x, y])"
+            raise refusal(TapeError, f"record_func takes a list of arrays, and not {what}", "function", hint)
         recorder = RECORDER.get()
         if isinstance(recorder, Level):
             recorder.record_func(backward, tuple(leaf for each in arrays for leaf in leaves_of(each)))
