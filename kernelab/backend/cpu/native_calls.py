@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler
-from kernelab.codegen.cpp.entry import DONE, Line, Unit
+from kernelab.codegen.cpp.entry import Line, Unit
 
 GIVEN_UP = -1
 """What vector code returns where scalar code has to go on, behind the threads that status[DONE] counts."""
@@ -146,7 +146,6 @@ static Object* run(
     PyEval_RestoreThread(thread);
     Object* result = taken(True);
     if (!code) {
-        status[DONE] = 0;
         if (PyList_Append(blocks, block)) { Py_DecRef(result); result = nullptr; }
     } else {  /* an error, or something to tell */
         Py_DecRef(result);
@@ -418,8 +417,8 @@ def is_possible() -> bool:
 
 def build(cache: Cache, compiler: Compiler) -> Native:
     """The library, built and loaded; raises BuildError, and OSError where Python does not offer its ABI."""
-    numbers = {"MOST_SLOTS": MOST_SLOTS, "ARRAY": ARRAY, "INTEGER": INTEGER, "FLOAT64": FLOAT64}
-    numbers |= {"DONE": DONE, "GIVEN_UP": GIVEN_UP}
+    numbers = {"ARRAY": ARRAY, "INTEGER": INTEGER, "FLOAT64": FLOAT64}
+    numbers |= {"GIVEN_UP": GIVEN_UP, "MOST_SLOTS": MOST_SLOTS}
     items = (name.upper() for name in Launched._fields)
     numbers |= {name: k for names in (_FACTS, items) for k, name in enumerate(names)}
     defined = "".join(f"#define {name} {number}\n" for name, number in numbers.items())
