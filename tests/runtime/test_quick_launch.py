@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.backend.common.compiler import open_compiler, processor_features
 from kernelab.backend.cpu.cpu_backend import BLOCKS
+from kernelab.backend.cpu.vector_tier import widths_of
 from kernelab.runtime.kernel.dispatch import has_vectors
 from kernelab.runtime.launch.launch import quick_launch
 from tests.runtime.test_straight import NUMBERS
@@ -57,6 +59,11 @@ def endless(x: array[float], y: array[float]):
 """
 )
 CASES = [(name, value) for name, values in NUMBERS.items() for value in values if name != "uint64"]
+
+
+with_vectors = pytest.mark.skipif(
+    not open_compiler().is_gcc or not widths_of(processor_features()), reason="no vector code here"
+)
 
 
 def quick(name: str) -> Callable[..., Any]:
@@ -326,6 +333,7 @@ def test_references_are_given_back() -> None:
     assert not changed
 
 
+@with_vectors
 @pytest.mark.parametrize("n", [4095, 4096, 5003, 100_000])
 def test_launches_of_many_threads_run_vector_code(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     launch, x, y = quick_with_vectors("scale"), kl.array(np.arange(n), dtype=float), kl.zeros(n)
@@ -335,6 +343,7 @@ def test_launches_of_many_threads_run_vector_code(n: int, monkeypatch: pytest.Mo
     assert launch(n, [x, 3.0, y], [], True) is False
 
 
+@with_vectors
 def test_launches_that_may_be_cut_are_left_to_python() -> None:
     launch = quick_with_vectors("scale")
     n = KERNELS["scale"].program.entry.on_cpu().code().most
@@ -347,6 +356,7 @@ def test_launches_that_may_be_cut_are_left_to_python() -> None:
     assert launch((n // 2, 3), [x, x], [], True) is False
 
 
+@with_vectors
 def test_vector_code_is_what_runs_then() -> None:
     launch, x = quick_with_vectors("waves"), kl.array(np.linspace(0, 9, 9000), dtype=float)
     sines = [kl.zeros(9000) for _ in range(3)]
@@ -360,6 +370,7 @@ def test_vector_code_is_what_runs_then() -> None:
     assert np.array_equal(vectors, python) and not np.array_equal(vectors, scalar)
 
 
+@with_vectors
 @pytest.mark.parametrize("bad", [0, 17, 4095, 4997, 4999])
 def test_scalar_code_goes_on_where_vector_code_gives_up(bad: int) -> None:
     launch, free = quick_with_vectors("roots"), len(BLOCKS)
@@ -376,6 +387,7 @@ def test_scalar_code_goes_on_where_vector_code_gives_up(bad: int) -> None:
     assert y.numpy().tolist() == [2.0] * 5000
 
 
+@with_vectors
 def test_an_index_beyond_the_array_is_told_of_a_launch_of_many_threads() -> None:
     launch, x, y = quick_with_vectors("scale"), kl.ones(5000), kl.zeros(4999)
     with pytest.raises(kl.KernelIndexError, match="index 4999 is out of bounds"):
@@ -391,6 +403,7 @@ def test_launches_of_many_threads_that_have_no_vector_code_run_scalar_code() -> 
     assert y.numpy().tolist() == [4999, *range(4999)]
 
 
+@with_vectors
 def test_programs_of_tapes_run_vector_code_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = np.linspace(0, 9, 6000)
     x, y = kl.array(numbers, dtype=float, requires_grad=True), kl.zeros(6000, requires_grad=True)
