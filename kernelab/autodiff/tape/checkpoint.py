@@ -83,7 +83,10 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     finally:
         RECORDER.reset(token)
         observer.close()
-    observer.record(func, arrays, title, tuple(arrays_in(result)))
+    if observer.has_failed:  # the function has caught the error
+        recording.has_failed(title, [*observer.written_outside(), *arrays_in(result)], place)
+    else:
+        observer.record(func, arrays, title, tuple(arrays_in(result)))
     return result
 
 
@@ -194,6 +197,7 @@ class Observer(Recorder):
         self._recording = recording
         self._place = place
         self._reads_before = len(recording.provenance.host_reads)
+        self.has_failed = False  # a launch, after which the function may go on
         self.signature = Signature(getattr(recording, "signature", None))
         self._keeps: dict[bytes, Snapshot] = {}
         self._read: set[bytes] = set()
@@ -292,7 +296,11 @@ class Observer(Recorder):
         call.will_write()
         for target in written:  # also where the launch fails: part of the threads may have run
             self.writes(target)
-        call.primal()
+        try:
+            call.primal()
+        except BaseException:  # also an interrupt
+            self.has_failed = True
+            raise
 
     def left_out(self, call: Call) -> None:
         """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""

@@ -359,7 +359,9 @@ def _with_lane(error: KernelError, program: Program, grid: Extents, wide: Collec
     lane, linear = divmod(failure.thread, int(np.prod(grid, dtype=np.int64)))
     padded = (*grid, *(1,) * (4 - len(grid)))
     thread = f"{thread_text(linear, padded, len(program.flat.threads))} of `{program.name}`, in lane {lane}"
-    return failure.told(thread, wide)
+    told = failure.told(thread, wide)
+    told.failed = lane  # a launch has failed, and no level around names the thread again
+    return told
 
 
 def _whole(elements: array) -> array:

@@ -27,7 +27,7 @@ from kernelab.autodiff.records.provenance import Cut, HostRead, Provenance, arra
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
-from kernelab.errors import Diagnostic, GradientError, Related, TapeError
+from kernelab.errors import Diagnostic, GradientError, KernelError, Related, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.transfers import device_add, device_copy
@@ -70,6 +70,7 @@ class Level(Witness, Recorder):
         self._drawn_on: set[Allocation] = set()  # those of them that something was computed from
         self._unchanged: dict[Allocation, Place | None] = {}  # what is not to change, and where it first did
         self._thread = self._rule = 0
+        self._failure: Diagnostic | None = None
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program; raises GradientError where an argument has changed unseen."""
@@ -235,6 +236,8 @@ class Level(Witness, Recorder):
             ENTERED.remove(self)
             RECORDER.reset(token)
             self._tell()
+        if self._failure is not None:  # the function has caught the error
+            raise GradientError(self._failure)
         for memory in self._written:
             self.look(memory)
 
@@ -262,7 +265,12 @@ class Level(Witness, Recorder):
         arguments = list(map(_argument, call.arguments, call.parts[1:]))
         self._draw_on(arguments)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
-        self.run(call.kernel.program.reading(references), call.grid.extents, arguments)
+        try:
+            self.run(call.kernel.program.reading(references), call.grid.extents, arguments)
+        except KernelError as error:
+            if error.failed is not None:  # a part of the threads, of all lanes, has run
+                self._failure = _failure_of(call.kernel.name)
+            raise
         for target in call.targets:
             self._show_borrowed(target)
 
@@ -477,6 +485,12 @@ class Base(Level):
 
 
 BASE = Base()
+
+
+def _failure_of(kernel: str) -> Diagnostic:
+    message = f"this launch of `{kernel}` failed, and the function went on: what it wrote has no derivative"
+    hint = "test before the launch, or let the error end the function"
+    return Diagnostic(message, caller().span, "failed", hint=hint)
 
 
 def run_host_call(call: HostCall, arrays: Sequence[array]) -> list[array]:
