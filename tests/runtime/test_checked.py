@@ -450,3 +450,37 @@ def test_a_function_without_mistakes_has_its_gradient_in_checked_mode(kernels: d
     value, gradient = kl.func.value_and_grad(loss)(x)
     assert float(value) == 10.0
     np.testing.assert_allclose(gradient.numpy(), [0.5, 0.25, 0.125], rtol=1e-6)
+
+
+def recorded(function: Any, x: Any) -> Any:
+    with kl.Tape():
+        return function(x)
+
+
+def _sorted(values: Any) -> Any:
+    kl.utils.radix_sort_pairs(values, kl.ones(3), 3)
+    return values
+
+
+def _begun(values: Any) -> Any:
+    values[[0, 1]] = 1.0
+    return values
+
+
+COPIES: dict[str, Any] = {
+    "copy": lambda values: kl.clone(values),
+    "into another": lambda values: kl.zeros(3).assign(values),
+    "picked": lambda values: values[[0, 1, 2]].contiguous(),
+    "sorted": _sorted,
+    "picked elements written": _begun,
+}
+
+
+@pytest.mark.parametrize("run", [lambda f, x: f(x), lambda f, x: kl.func.jvp(f, (x,), (x,)), recorded])
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_is_as_unwritten_as_what_it_copies_wherever_it_is_made(
+    run: Any, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kl.config, "check", "full")
+    with pytest.raises(kl.KernelValueError, match="which nobody has written"):
+        run(lambda x: COPIES[way](kl.empty(3)) + x, kl.ones(3))

@@ -112,10 +112,10 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
         move(dest, src)
     else:
         copy_elements(dest.host(), src.host() if apart else src.host().copy())  # as in `put`
-    if src.allocation.unwritten:
-        src.allocation.unwritten.copied(dest, src)
     if recorder is not None:
         recorder.copied(dest, src, how)
+    if src.allocation.unwritten:  # at last: a transform copies once more
+        src.allocation.unwritten.copied(dest, src)
 
 
 def write(target: Strided, values: Any, how: str, data: Any) -> None:

@@ -26,6 +26,7 @@ from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.ops.operands import made_once
+from kernelab.settings import settings
 
 _TEXT = """
 def gather(data: {array}[T], {indices}, out: {array}[T]):
@@ -228,7 +229,8 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
     # -------------------------------------------------------------------------------------- parts
 
     def _move(self, how: str, elements: array) -> None:
-        if RECORDER.get() is not None:
+        is_checked = settings().check is not None and not (how == "scatter" and self.repeats)
+        if RECORDER.get() is not None or is_checked:
             if elements.overlaps(self.data):
                 elements = duplicate(elements, elements.requires_grad, "clone")
             rows = map(self._row, range(self.ndim))
