@@ -103,10 +103,11 @@ def jacobian(
     r"""The Jacobian of each output with respect to each input that has ``requires_grad``, by the adjoint.
 
     `function` is a kernel, launched over `dim` threads with `inputs`, then `outputs`; or a Python function
-    that is called with `inputs`, and returns arrays or fills those given as `outputs`.  Of a kernel whose
-    `outputs` are not given, they are the arrays that it changes.  `input_output_mask` lists pairs of inputs
-    and outputs, by position or name.  With `max_outputs_per_var`, only so many rows of each are computed;
-    the others are NaN.  All arguments keep their values and gradients.
+    that is called with copies of `inputs`, and returns arrays, or fills copies of `outputs`, which it takes
+    behind these.  Of a kernel whose `outputs` are not given, they are the arrays that it changes.
+    `input_output_mask` lists pairs of inputs and outputs, by position or name.  With `max_outputs_per_var`,
+    only so many rows of each are computed; the others are NaN.  All arguments keep their values and
+    gradients.
 
     Returns a dict from pairs of positions ``(input, output)``, or names, to matrices: a row for each
     component of the output, a column for each of the input, in the precision of the input.  With `sparse`,
@@ -218,7 +219,8 @@ def gradcheck(
 
     Returns a report that is true if every pair passed; shows it as a table unless `show_summary` is false.
     Where a pair fails, the tangent is asked too, and the report says what disagrees with what.  Raises
-    GradientError (a ValueError) if a pair fails and `raise_exception` is true, or if there is no pair.
+    GradientError (a ValueError) if a pair fails and `raise_exception` is true, or if there is nothing to
+    compare: no pair, or outputs that a function does not compute from its inputs.
 
     >>> text = "def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]"
     >>> x, y = kl.array([2.0, 3.0], requires_grad=True), kl.zeros(2, requires_grad=True)

@@ -292,6 +292,31 @@ def test_a_function_that_fills_outputs() -> None:
     assert kl.autograd.gradcheck(given, inputs=[x], outputs=[y], show_summary=False)
 
 
+OUTSIDE = kl.zeros(3)
+
+FILLING_NONE: dict[str, Any] = {
+    "returns": lambda x: x * x,
+    "returns beside": lambda x, y: x * x,
+    "from outside": lambda x: OUTSIDE.assign(x * x),
+    "another one": lambda x, y=None: OUTSIDE.assign(x * x),
+}
+
+
+@pytest.mark.parametrize("asked", ["jacobian", "jacobian_fd", "gradcheck", "taylor_test"])
+@pytest.mark.parametrize("way", FILLING_NONE)
+def test_a_function_that_fills_none_of_its_outputs_is_refused(way: str, asked: str) -> None:
+    with pytest.raises(KernelTypeError, match=r"none of the arrays in outputs=\n(.*\n)*.*def f\(x, y"):
+        getattr(kl.autograd, asked)(FILLING_NONE[way], inputs=[reals(3)], outputs=[kl.zeros(3)])
+
+
+@pytest.mark.parametrize("asked", ["gradcheck", "taylor_test"])
+def test_a_function_that_computes_nothing_from_its_inputs_is_not_checked(asked: str) -> None:
+    x = reals(3)
+    for function in (lambda given: kl.ones(3), lambda given: x * x):
+        with pytest.raises(kl.GradientError, match="0 pairs checked: <lambda> computes nothing from its inp"):
+            getattr(kl.autograd, asked)(function, inputs=[x], show_summary=False)
+
+
 def test_names_come_from_the_metadata_where_it_has_some() -> None:
     metadata = kl.autograd.FunctionMetadata(key="energy", input_labels=["position"], output_labels=["force"])
     x = reals(3)

@@ -20,7 +20,7 @@ import numpy as np
 from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.check_levels import Raced, races
 from kernelab.autodiff.checks.lost_digits import parted
-from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, screen
+from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, require_chain, screen
 from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, require_entries, settle
 from kernelab.autodiff.checks.witnesses import FINEST, Pair, Suspected, Whole, Witnesses, by_pattern
 from kernelab.autodiff.jacobians.differences import UNSTEADY, Floats, told_apart
@@ -242,8 +242,9 @@ def check(
     with outside_transforms("gradcheck"):
         report = _compared(subject, limit, chosen, fast)
         require_entries(subject.name, sum(pair.entries for pair in report.pairs), "gradcheck")
-        if report:
-            report = _with_rules(subject, report, chosen)
+        exact = Trace(subject, Wide(BASE)) if report else None
+        if exact is not None:
+            report = _with_rules(subject, report, chosen, exact)
         by_host, unsteady = told_apart(subject)
         trace = Trace(subject) if by_host else None
     pairs = []
@@ -255,12 +256,16 @@ def check(
         elif pair.output in unsteady and pair.verdict != "race":
             pair = replace(pair, passed=False, verdict="nondeterministic")
         pairs.append(pair)
-    return replace(report, pairs=tuple(pairs))
+    report = replace(report, pairs=tuple(pairs))
+    if report and exact is not None:
+        require_chain(subject, exact, "gradcheck")
+    return report
 
 
-def _with_rules(subject: Subject, report: GradcheckReport, chosen: Selection) -> GradcheckReport:
+def _with_rules(
+    subject: Subject, report: GradcheckReport, chosen: Selection, exact: Trace
+) -> GradcheckReport:
     """The report, where rules that users wrote fail by what neither entries nor differences show."""
-    exact = Trace(subject, Wide(BASE))
     by_labels = {
         (subject.sources[i].label, exact.targets[j].label): fault
         for (i, j), fault in faults(exact, chosen).items()

@@ -24,8 +24,9 @@ from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Run
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelError, Span
+from kernelab.errors import GradientError, KernelError, Span
 from kernelab.lang.ir import Custom, Native, walk
+from kernelab.runtime.context.recorder import refusal
 
 DIRECTIONS = 3
 """How many random vectors are tried of each input, and of each output."""
@@ -115,6 +116,14 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
     if suspects:
         return Screening((), suspects)
     return Screening([(subject.sources[i], targets[j], agreed[i, j]) for i, j in pairs])
+
+
+def require_chain(subject: Subject, exact: Trace, code: str) -> None:
+    """Raise GradientError where a Python function computes none of its outputs from its inputs."""
+    if subject.kernel is None and not any(exact.level.carries(out.allocation) for out in exact.outputs):
+        message = f"0 pairs checked: {subject.name} computes nothing from its inputs"
+        hint = "compute with its parameters, which are copies of what is in inputs="
+        raise refusal(GradientError, message, code, hint)
 
 
 def worst_rows(exact: Trace, i: int, j: int, column: int, slopes: Floats) -> Numbers:

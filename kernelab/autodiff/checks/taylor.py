@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernelab.autodiff.checks.screening import directions, faults
+from kernelab.autodiff.checks.screening import directions, faults, require_chain
 from kernelab.autodiff.checks.tolerance import require_entries
 from kernelab.autodiff.jacobians.differences import (
     STEADY,
@@ -102,6 +102,8 @@ def taylor(subject: Subject) -> TaylorReport:
         pairs = zip(before, here, strict=True)
         if subject.kernel is None and not all(same_again(*pair, adjoint.epsilon) for pair in pairs):
             told.insert(0, f"{UNSTEADY.format(subject.name)}: {STEADY}")
+        if not told:
+            require_chain(subject, adjoint, "taylor")
     ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
     with np.errstate(invalid="ignore", over="ignore"):
         changes = np.abs(ahead)

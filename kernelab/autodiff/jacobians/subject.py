@@ -111,9 +111,25 @@ class Subject:
                 returned = self.call(arguments)
             if self.outputs is None:
                 return self._differentiable(arrays_of(returned, self.call))
-            return [copier.copy(target.elements) for target in self.outputs]
+            outputs = [copier.copy(target.elements) for target in self.outputs]
+            if self.kernel is None:
+                self._require_filled(outputs)
+            return outputs
 
         return Started(inputs, go)
+
+    def _require_filled(self, copies: list[array]) -> None:
+        """Raise KernelTypeError where a function has written none of its outputs: it got copies of them."""
+        given = [target.elements for target in self.outputs or ()]
+        pairs = zip(given, copies, strict=True)
+        if any(out.allocation.version for out in copies) or any(
+            before.host().tobytes() != after.host().tobytes() for before, after in pairs
+        ):
+            return
+        message = f"{self.name} writes to none of the arrays in outputs="
+        hint = "let it take copies of them as its last arguments, and write to these, as in def f(x, y); "
+        hint += "or leave outputs= away, if it returns what it computes"
+        raise refusal(KernelTypeError, message, "result", hint)
 
     def _differentiable(self, results: list[array]) -> list[array]:
         """Check the results of a function; KernelTypeError unless they are arrays of floats."""
