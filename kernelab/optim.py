@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.errors import KernelAttributeError, KernelTypeError, KernelValueError, a_thing
+from kernelab.errors import KernelAttributeError, KernelTypeError, KernelValueError, a_thing, name_of
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.missing_names import OPTIMISERS, face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of
@@ -138,7 +138,7 @@ class Optimizer(ABC):
 
         `func` gets the parameters, or nothing where it takes nothing, and runs on a tape of its own for each
         step; the gradients are zero before and after.  The loss is that before the last step.  Raises what
-        `backward` and `step` raise.
+        `backward` and `step` raise, and KernelValueError where the loss comes from no parameter.
         """
         __tracebackhide__ = True  # IPython shows the frames of the user
         if not callable(func) or not isinstance(steps, int) or steps < 1:
@@ -157,6 +157,10 @@ class Optimizer(ABC):
             if loss is None:
                 raise KernelTypeError.of("the function returned None", "optim", "end it by return loss")
             tape.backward(loss)
+            read = {source.allocation for record in tape for source in record.read}
+            if read.isdisjoint([param.allocation for param in self.params]):
+                message = f"{name_of(func)} computes the loss from no parameter of this optimiser"
+                raise KernelValueError.of(message, "optim", "compute it from the arguments of the function")
             self.step()
             tape.zero()
         return loss

@@ -192,3 +192,13 @@ def test_parameters_are_set_as_a_whole() -> None:
     optimizer.params.append(kl.ones(2))
     with pytest.raises(kl.errors.KernelValueError, match=r"the parameters have changed\n.*set_params"):
         optimizer.step([kl.ones(2), kl.ones(2)])
+
+
+def test_a_loss_that_comes_from_no_parameter_is_an_error() -> None:
+    x, other = kl.array([1.0, 2.0], requires_grad=True), kl.array([3.0], requires_grad=True)
+    optimizer = kl.optim.SGD([x], lr=0.1)
+    with pytest.raises(kl.KernelValueError, match="<lambda> computes the loss from no parameter"):
+        optimizer.minimize(lambda given: other * other)
+    assert x.list() == [1.0, 2.0]
+    optimizer.minimize(lambda: kl.checkpoint(lambda: (x[1:] * other).sum()))
+    np.testing.assert_allclose(x.numpy(), [1.0, 1.7], rtol=1e-6)
