@@ -507,6 +507,20 @@ LATER = (
         QUICK,
     ),
     Fault(
+        "native code takes vector code that has given up for done",
+        BACKEND,
+        "is_large && code == GIVEN_UP ? True : False",
+        "False",
+        QUICK,
+    ),
+    Fault(
+        "native code runs vector code whatever the settings are",
+        BACKEND,
+        "if (threads >= facts[FEWEST] && !gives(",
+        "if (false && !gives(",
+        QUICK,
+    ),
+    Fault(
         "native code launches though somebody needs what it overwrites",
         BACKEND,
         "if (!is_unheard() || ",
