@@ -6,7 +6,7 @@ before it is overwritten.  Both note what ran, to explain zeros.  Knows levels; 
 
 import weakref
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from operator import add
 from typing import Any
@@ -25,7 +25,8 @@ from kernelab.autodiff.records.moves import HostCallRecord, Move
 from kernelab.autodiff.records.records import LaunchEntry, pullback_of
 from kernelab.autodiff.records.snapshots import Snapshot, room
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import Level, within
+from kernelab.autodiff.transforms.levels import BASE, Level, within
+from kernelab.backend.common.tiered import beside
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelTypeError
@@ -38,6 +39,7 @@ from kernelab.runtime.context.recorder import Place, caller
 from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
 from kernelab.runtime.launch.footprint import box_and_whole, settled
 from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
+from kernelab.runtime.memory.spaces import space_of
 from kernelab.runtime.memory.streams import configured
 
 # ---------------------------------------------------------------------------------------------- reverse mode
@@ -207,15 +209,26 @@ class Explaining(Level):
 class Reverse(Explaining):
     """Remembers what runs on the memories of `tracked`, which grow as results are computed from them.
 
-    What programs append is tracked, too: another program may be an adjoint that reads it.
+    What programs append is tracked, too: another program may be an adjoint that reads it.  With `ahead` the
+    adjoints are built while the primals run, since they follow at the same level.
     """
 
-    def __init__(self, parent: Level, inputs: Iterable[array]) -> None:
+    def __init__(self, parent: Level, inputs: Iterable[array], ahead: bool = False) -> None:
         super().__init__(parent)
+        self._builds_ahead = ahead and parent is BASE
         self.inputs = frozenset([source.allocation for source in inputs])
         self.tracked = dict.fromkeys(self.inputs, 0)  # with how many entries there were then
         self._appended: set[Kept] = set()
         self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
+
+    def _run_primal(self, pullback: Pullback, grid: Extents, arguments: Sequence[Argument]) -> None:
+        adjoint = pullback.adjoint
+        if not self._builds_ahead or adjoint.is_check or adjoint.is_begun:
+            self.parent.run(pullback.primal, grid, arguments)
+            return
+        space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
+        with beside(partial(adjoint.build_ahead, space)):
+            self.parent.run(pullback.primal, grid, arguments)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         tracked = {i for i in program.floats if carried(arguments[i], self.tracked, self._appended)}
@@ -231,7 +244,7 @@ class Reverse(Explaining):
         inner = {i: len(a.extents) for i, a in enumerate(arguments) if isinstance(a, Kept)}
         if isinstance(pullback, Pullback):
             kept = tuple(Kept(elem) for elem in pullback.residuals)
-            self.parent.run(pullback.primal, grid, [*arguments, *kept])
+            self._run_primal(pullback, grid, [*arguments, *kept])
             snapshots = tuple(
                 (i, self._snapshot(argument, region, grid, arguments))
                 for i, region in pullback.needed

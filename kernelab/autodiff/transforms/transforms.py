@@ -162,7 +162,7 @@ def record(
     __tracebackhide__ = True  # IPython shows the frames of the user
     parent = current()
     arguments, inputs = ([*args], [args[i] for i in chosen]) if own else _copied(parent, args, chosen)
-    level = Reverse(parent, inputs)
+    level = Reverse(parent, inputs, ahead=True)
     with level.active():
         result, aux = call(func, arguments, has_aux)
     outputs = leaves(result, func)

@@ -272,9 +272,14 @@ class Program:
 
     def build_ahead(self, space: Space | None) -> Pending[Placed] | None:
         """Start to build it in the background for where it will run, None for the CPU, unless it is built."""
-        if self._ahead is None and "entry" not in self.__dict__:
+        if not self.is_begun:
             self._ahead = AHEAD.begin(partial(dispatch.ready, self.flat, space), was_told=True)
         return self._ahead
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is built, or is being built in the background."""
+        return self._ahead is not None or "entry" in self.__dict__
 
     def is_ready(self) -> bool:
         """Whether it is built, for large launches too: that begins when nobody waits for a build."""
