@@ -5,9 +5,10 @@ What the main thread sets holds in every thread; what another thread, or a block
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from kernelab.data_classes import dataclass, replace
@@ -53,14 +54,12 @@ LIVE = "KERNELAB_LIVE_TAPES"
 """The environment variable that turns live tapes off, as `0`, for notebooks that run in batch."""
 
 _AT_FIRST = Settings(live_tapes=os.environ.get(LIVE, "").strip().lower() not in ("0", "false", "no", "off"))
-_everywhere = [_AT_FIRST]
-SETTINGS: ContextVar[Settings | None] = ContextVar("kernelab settings", default=None)
+SETTINGS: ContextVar[Settings] = ContextVar("kernelab settings")
 """The settings of a block or a thread that has its own."""
 
-
-def settings() -> Settings:
-    """The settings of the current context, else those of the program."""
-    return SETTINGS.get() or _everywhere[0]
+_get: Any = partial(SETTINGS.get, _AT_FIRST)
+settings: Callable[[], Settings] = _get
+"""Returns the settings of the current context, else those of the program; in C, since each launch asks."""
 
 
 @contextmanager
@@ -81,7 +80,8 @@ def changed_settings(**changed: Any) -> AbstractContextManager[None]:
 def change_settings(**changed: Any) -> None:
     """Replace some of the settings: those of the program, unless the current context has its own."""
     chosen = replace(settings(), **changed)
-    if SETTINGS.get() is None and threading.current_thread() is threading.main_thread():
-        _everywhere[0] = chosen
+    has_own = SETTINGS.get(None) is not None
+    if not has_own and threading.current_thread() is threading.main_thread():
+        _get.__setstate__((SETTINGS.get, (chosen,), {}, {}))
     else:
         SETTINGS.set(chosen)

@@ -71,6 +71,21 @@ def test_no_gradient_flows_through_a_launch_that_failed_on_a_tape(kernel: str, r
         tape.backward(loss)
 
 
+@pytest.mark.parametrize("run", [lambda f, x: f(x), kl.checkpoint])
+def test_what_a_launch_that_failed_wrote_without_gradients_is_told_of(run: Any) -> None:
+    def function(x: Any) -> Any:
+        y = kl.zeros(3)
+        with contextlib.suppress(kl.KernelError):
+            kl.launch(KERNELS["asserted"], 3, [x], [y])
+        return y
+
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = (run(function, x) + x).sum()
+    with pytest.warns(kl.KernelWarning, match="it does not require gradients"):
+        tape.backward(loss)
+
+
 def test_a_launch_that_is_refused_before_it_runs_may_be_tried() -> None:
     def function(x: Any) -> Any:
         y = kl.zeros(3)

@@ -320,19 +320,20 @@ class UnseenRecord(Simple):
     """A write that the tape did not see: an adjoint that reaches it has nowhere to go.
 
     `failed` is the launch or checkpoint at `place` that wrote it and did not come to its end, if that is
-    known.
+    known, and `read` what it read.
     """
 
     dest: array
     place: Place
     failed: str = ""
+    read: tuple[array, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.title} before {self.place}>"
 
     @property
     def title(self) -> str:
-        return "a write outside of the tape"
+        return self.failed or "a write outside of the tape"
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         bar = adjoints.known(self.dest)

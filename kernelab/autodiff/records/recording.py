@@ -227,7 +227,8 @@ class Recording(Witness, Recorder):
             else:
                 call.primal()
         except BaseException:  # also an interrupt: part of the threads may have run
-            self.has_failed(f"the launch of `{call.kernel.name}`", call.targets, place)
+            read = [call.arguments[i] for i in call.kernel.plan.read]
+            self.has_failed(f"the launch of `{call.kernel.name}`", call.targets, place, read)
             raise
         if self.times is not None:
             self.times[1 + len(self.records)] = perf_counter_ns() - began
@@ -262,12 +263,14 @@ class Recording(Witness, Recorder):
                 self._overwritten(memory, target)
             memory.version += 1
 
-    def has_failed(self, title: str, written: Iterable[array], place: Place) -> None:
+    def has_failed(
+        self, title: str, written: Iterable[array], place: Place, read: Iterable[array] = ()
+    ) -> None:
         """Record the writes of a launch or function that failed: no adjoint may pass them."""
         for target in written:
             if is_differentiable(target.dtype):
                 self.has_written(target.allocation)
-                self.records.append(UnseenRecord(target, place, title))
+                self.records.append(UnseenRecord(target, place, title, tuple(read)))
 
     def add(self, call: LaunchRecord) -> None:
         """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""

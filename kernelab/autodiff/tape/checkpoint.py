@@ -84,7 +84,8 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
         RECORDER.reset(token)
         observer.close()
     if observer.has_failed:  # the function has caught the error
-        recording.has_failed(title, [*observer.written_outside(), *arrays_in(result)], place)
+        written = [*observer.written_outside(), *arrays_in(result)]
+        recording.has_failed(title, written, place, arrays_in(arrays))
     else:
         observer.record(func, arrays, title, tuple(arrays_in(result)))
     return result
