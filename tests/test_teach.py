@@ -134,6 +134,13 @@ def test_points_are_a_list_or_an_array_or_one_number(at: Any) -> None:
         kl.teach.check(math.tan, math.cos, at=at)
 
 
+def test_a_kernel_that_writes_to_no_output_is_not_right() -> None:
+    x, y = kl.ones(2), kl.zeros(2)
+    other = kl.compile("def other(y: array[float], x: array[float]):\n    y[tid()] = x[tid()]\n")["other"]
+    with pytest.raises(kl.teach.NotYet, match="other writes to no output yet"):
+        kl.teach.check(other, lambda x: 0.0 * x, dim=2, inputs=[x], outputs=[y])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

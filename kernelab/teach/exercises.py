@@ -100,7 +100,8 @@ def check(
         raise _blank(name, hints) from None
     found = [leaf for one in compared for leaf in _leaves(one.found)]
     if found and all(leaf is None for leaf in found):
-        raise _blank(name, hints, "returns nothing yet; the value after `return` is its answer")
+        returns = "returns nothing yet; the value after `return` is its answer"
+        raise _blank(name, hints, "writes to no output yet" if isinstance(answer, Kernel) else returns)
     if any(map(_is_blank, found)):
         raise _blank(name, hints)
     largest = max((_largest(leaf) for one in compared for leaf in _leaves(one.expected)), default=0.0)
@@ -221,8 +222,10 @@ def _written(by: Any, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -
     """What a kernel writes to copies of the outputs, or a function returns for the inputs."""
     if isinstance(by, Kernel):
         ins, outs = ([x.copy() if isinstance(x, array) else x for x in side] for side in (inputs, outputs))
+        before = [x.allocation.version for x in outs]
         launch(by, dim=dim, inputs=ins, outputs=outs, record_tape=False)
-        return [x.numpy() for x in outs]
+        pairs = zip(outs, before, strict=True)
+        return [None if x.allocation.version == version else x.numpy() for x, version in pairs]
     returned = by(*(x.numpy() if isinstance(x, array) else x for x in inputs))
     return list(returned) if isinstance(returned, tuple) else [returned]
 

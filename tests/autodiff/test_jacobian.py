@@ -292,6 +292,17 @@ def test_a_function_that_fills_outputs() -> None:
     assert kl.autograd.gradcheck(given, inputs=[x], outputs=[y], show_summary=False)
 
 
+@pytest.mark.parametrize("asked", ["jacobian", "jacobian_fd", "gradcheck", "taylor_test"])
+def test_a_kernel_that_changes_none_of_its_outputs_is_refused(asked: str) -> None:
+    text = "def k(y: array[float], x: array[float], w: array[float]):\n    y[tid()] = x[tid()] * w[tid()]\n"
+    kernel, y = kl.compile(text)["k"], kl.ones(3, requires_grad=True)
+    with pytest.raises(
+        GradientError, match=r"k changes no element of outputs=, w\n(.*\n)*.*what the kernel wr"
+    ):
+        getattr(kl.autograd, asked)(kernel, 3, [kl.zeros(3), reals(3)], [kl.ones(3)])
+    assert getattr(kl.autograd, asked)(kernel, 3, [y, reals(3)], [y])  # the same array
+
+
 OUTSIDE = kl.zeros(3)
 
 FILLING_NONE: dict[str, Any] = {

@@ -223,12 +223,17 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     if what in CHECKS:
         read = {var.hint for var in effects.reads} & {*names[count:]}
         sources += _begun_with(v for v in variables if v.label in read)
-    listed = set(names[count:]) or {var.hint for var in effects.changed}
+    changed = {var.hint for var in effects.changed}
+    listed = set(names[count:]) or changed
     targets = [v for v in variables if v.label in listed]
+    written = [value for name, value in named.items() if name in changed and isinstance(value, array)]
+    named_in_vain = [v.label for v in targets]
+    if any(v.elements.overlaps(value) for v in targets for value in written):
+        named_in_vain = []
     if not outputs:
         targets = [Variable(k, v.label, v.elements) for k, v in enumerate(targets)]
-    if not sources or not targets:
-        raise GradientError(_no_pair(kernel, bool(sources), what))
+    if not sources or not targets or named_in_vain:
+        raise GradientError(_no_pair(kernel, bool(sources), what, named_in_vain))
 
     def run(arguments: list[Any]) -> None:
         launch(kernel, dim, arguments)
@@ -255,7 +260,7 @@ def _borrowed(kernel: Kernel, values: list[Any]) -> dict[str, Any]:
     return named
 
 
-def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
+def _no_pair(kernel: Kernel, has_sources: bool, what: str, outputs: Sequence[str]) -> Diagnostic:
     nothing = "0 pairs checked" if what.startswith("gradcheck") else "there is no derivative to compute"
     if not has_sources:
         message = f"{nothing}: no argument of {kernel.name} has requires_grad, and elements to vary"
@@ -264,7 +269,8 @@ def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
         if field:
             hint += f"; for {field}, set requires_grad = True of the struct"
     else:
-        message = f"{nothing}: {kernel.name} changes no element of an array of floats"
+        among = f"of outputs=, {' and '.join(outputs)}" if outputs else "of an array of floats"
+        message = f"{nothing}: {kernel.name} changes no element {among}"
         hint = "pass what the kernel writes as outputs="
     return Diagnostic(message, kernel.primal.span, what, hint=hint)
 
