@@ -23,12 +23,12 @@ Mask = Sequence[tuple[Key, Key]]
 class LaunchCheck:
     """The result for a launch; `reason` says why it could not be checked, or what its fault is.
 
-    `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
-    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, what the host
-    computed included, "sweep" where the tape's own backward pass is at fault; `hint` says what to do then.
-    `record` is the number of the record on the tape, from 1; of one that is not a launch, `kernel` is its
-    title.  `zeros` are the lines of its kernel at which values lose their derivative, where there is no
-    report that has them.
+    `covered` says that it passed as a part of the tape, or has no gradient.  `fault` is "overwrite" where the
+    launch is right but destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows
+    through, what the host computed included, "sweep" where the tape's own backward pass is at fault; `hint`
+    says what to do then.  `record` is the number of the record on the tape, from 1; of one that is not a
+    launch, `kernel` is its title.  `zeros` are the lines of its kernel at which values lose their derivative,
+    where there is no report that has them.
     """
 
     record: int

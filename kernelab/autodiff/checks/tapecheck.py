@@ -224,12 +224,11 @@ def _hidden_kink(line: Line, bad: LaunchCheck) -> Agreement | None:
 
 
 def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
-    """The launches before a record, which agree."""
-    return [
-        LaunchCheck(k, record.kernel.name, record.place, None, covered=True)
-        for k, record in enumerate(records[:end], 1)
-        if isinstance(record, LaunchRecord)
-    ]
+    """The launches before a record, which agree; of some there is no gradient."""
+    launches = [k for k, record in enumerate(records[:end]) if isinstance(record, LaunchRecord)]
+    reasons = ["" if records[k].reached else PASSIVE for k in launches]
+    pairs = zip(launches, reasons, strict=True)
+    return [replace(_unchecked(records, k), covered=True, reason=reason) for k, reason in pairs]
 
 
 def _fault(line: Line, k: int, fast: Fast) -> LaunchCheck | None:
@@ -296,6 +295,7 @@ def _of_host_call(
     return check(of_function(function, arguments, (), "gradcheck_tape"), tolerance, selection, fast=fast)
 
 
+PASSIVE = "nothing that it reads has gradients"
 PRODUCT = "each record up to there is right alone, but their product is not the derivative"
 SWEEP = "its adjoint is right, but what backward() makes of the records up to there is not their product"
 ADJOINT_ONLY = "nothing says what it is the adjoint of"

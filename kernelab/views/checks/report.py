@@ -235,7 +235,8 @@ def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
     passed = cell("~ kink", "strong") if _at_kink(launch.report) else cell("✓ pass", "good")
     verdict = passed if launch.passed else cell("✗ FAIL", "bad")
     if launch.covered:
-        result = cell("end to end", "dim"), cell(""), cell("")
+        verdict = cell("no gradient", "dim") if launch.reason else verdict
+        result = cell(launch.reason or "end to end", "dim"), cell(""), cell("")
     elif launch.fault:
         result = cell(launch.fault, "bad"), cell(""), cell("")
     elif launch.report is None:
