@@ -454,7 +454,7 @@ def find_races(
     r"""The data races that a launch of `kernel` with these arguments would have; nothing is changed.
 
     A race is an element that one thread plainly stores to and another one stores to, reads, or changes by an
-    atomic.  There is one `Race` for each array and pair of lines, which as text names the element, the lines
+    atomic.  There is one `Race` for each array and pair of places, which as text names the element, the lines
     and two threads; what comes back is a tuple of them, empty if there is none.  What C++ snippets change is
     not seen: a warning.  Raises what the launch would raise, and GradientError in a lane of `vmap`.
 
