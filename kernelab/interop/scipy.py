@@ -163,8 +163,8 @@ def problem(f: Callable[..., Any], x0: Any, *, sparse: bool = False, time: bool 
     `f` takes and returns an array.  `x0` is a vector of NumPy, for which `f` gets an array of float32, or
     arrays of kernelab like those that `f` takes, whose numbers stand in the vector one after another.
     Programs over float32 run in their float64 builds.  With `sparse`, `jac` is a sparse matrix, computed in
-    the dtype of what `f` takes.  With `time`, `f`, `fun` and `jac` take a number before the vector, as `solve_ivp`
-    does.  Raises what the transforms of `kl.func` raise.
+    the dtype of what `f` takes.  With `time`, `f`, `fun` and `jac` take a number before the vector, as
+    `solve_ivp` does.  Raises what the transforms of `kl.func` raise.
 
         p = problem(rosenbrock, x0)
         scipy.optimize.minimize(p.fun, p.x0, jac=p.jac, hessp=p.hessp, method="Newton-CG")
