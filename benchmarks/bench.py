@@ -46,8 +46,12 @@ IMPORTS = {
     "jax": "import jax.numpy",
 }
 
-LAUNCHES = {"launch": "plain launch (us)", "many": "plain launch of 10,000 threads (us)"}
-"""The rows of what `overhead` measures of launches alone."""
+LAUNCHES = {
+    "launch": "plain launch (us)",
+    "many": "plain launch of 10,000 threads (us)",
+    "step": "a tape of one launch, recorded, backward and zeroed (us)",
+}
+"""The rows of what `overhead` measures."""
 
 Samples = dict[tuple[str, str], list[float]]
 

@@ -130,7 +130,17 @@ def overhead(system: System) -> dict[str, float]:
     time.sleep(1)  # the while in which better code is built
     _repeat(launch_many, 100)
     many = _repeat(launch_many, LAUNCHES)
-    return {"launch": 1e6 * alone, "many": 1e6 * many, "record": 1e6 * recorded, "backward": 1e6 * backward}
+
+    def step() -> None:
+        with lib.Tape() as own:
+            launch()
+        own.backward(grads={c: seed})
+        own.zero()
+
+    _repeat(step, 100)
+    steps = _repeat(step, LAUNCHES)
+    found = {"launch": alone, "many": many, "record": recorded, "backward": backward, "step": steps}
+    return {what: 1e6 * seconds for what, seconds in found.items()}
 
 
 def _repeat(action: Callable[[], None], times: int) -> float:

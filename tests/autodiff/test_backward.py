@@ -580,10 +580,10 @@ def test_a_gradient_that_is_there_is_added_to_whatever_else_happens_to_its_array
 def test_a_gradient_of_which_a_part_was_added_when_a_launch_failed_is_nan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    x, y = leaf(1, 2), result(2)
+    x, y, seed = leaf(*range(5000)), result(5000), np.ones(5000)
     with kl.Tape() as tape:
-        square[2](x, y)
-    tape.backward(grads={y: [1, 1]})
+        square[5000](x, y)
+    tape.backward(grads={y: seed})
     pull = LaunchRecord.pull
 
     def interrupted(record: LaunchRecord, adjoints: Adjoints, level: Level) -> None:
@@ -592,7 +592,7 @@ def test_a_gradient_of_which_a_part_was_added_when_a_launch_failed_is_nan(
 
     monkeypatch.setattr(LaunchRecord, "pull", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        tape.backward(grads={y: [1, 1]})
+        tape.backward(grads={y: seed})
     assert np.isnan(gradient(x)).all()
 
 

@@ -35,6 +35,7 @@ from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, ha
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
+from kernelab.backend.cpu import vector_tier
 from kernelab.errors import TapeError
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
@@ -384,7 +385,9 @@ def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[arra
     It is their only contribution and adds once to each element, so nothing is rounded in another way.
     """
     record = plan.records[i]
-    once = record.added_once if isinstance(record, LaunchRecord) else ()
+    if not isinstance(record, LaunchRecord) or record.grid.threads < vector_tier.FEWEST:
+        return []
+    once = record.added_once
     pairs = [(one, gradient) for one in once if (gradient := one.allocation.adjoint) is not None]
     if not pairs:
         return []

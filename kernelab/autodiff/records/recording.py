@@ -22,7 +22,7 @@ from kernelab.autodiff.records.hazards import (
 )
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, overwrite_of
 from kernelab.autodiff.records.provenance import Provenance
-from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, not_kept, outline_of
+from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, known_outline, not_kept
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
 from kernelab.errors import KernelMemoryError, TapeError
 from kernelab.host.traced import Origins
@@ -253,7 +253,7 @@ class Recording(Witness, Recorder):
         arguments, waiting = call.arguments, self._waiting
         memories = [arguments[i].allocation for i in positions]
         for memory in memories:
-            is_known = not memory.witnesses or memory.witnesses is self._as_witness
+            is_known = memory.witnesses is self._as_witness or not memory.has_witnesses()
             if memory.watches.starts or not is_known or (memory in waiting and len(positions) > 1):
                 call.will_write()
                 return
@@ -367,7 +367,7 @@ class Recording(Witness, Recorder):
             key = kernel, wanted, shared, settled, indirect
         outline = self._outlines.get(key)
         if outline is None:
-            outline = self._outlines[key] = outline_of(call, shared, settled)
+            outline = self._outlines[key] = known_outline(call, key, shared, settled)
             self.is_plain = self.is_plain and outline.is_plain
         return outline
 

@@ -5,7 +5,7 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 entry of a level (`transforms.forward_and_reverse`).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
@@ -138,6 +138,15 @@ def would_reach(call: Call, positions: Collection[int], active: Collection[int])
     """Whether adjoints would flow to one of some arguments, if these were active, too."""
     pullback = pullback_of(call.kernel.program, {*active, *positions}, call.groups())
     return not isinstance(pullback, Pullback) or any(i in pullback.reached for i in positions)
+
+
+def known_outline(call: Call, key: Hashable, groups: Groups, settled: Positions) -> Outline:
+    """The outline of a launch, which all tapes share; `key` says all that it depends on, but for options."""
+    known, key = call.kernel.outlines, (key, call.kernel.has_backward, bool(call.structs))
+    if key not in known:
+        known[key] = outline_of(call, groups, settled)
+    outline: Outline = known[key]
+    return outline
 
 
 def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:

@@ -154,17 +154,15 @@ MOST_KEPT = 65_536
 
 
 def kept(seeds: Seeds, is_watched: bool) -> dict[array, HostArray] | None:
-    """A copy of the cotangents, unless they are many, on a device, or of parts of one memory."""
+    """A copy of the cotangents, unless they are many, on a device, or of parts of one memory.
+
+    One number for all elements stays one.
+    """
     memories = {target.allocation for target in seeds}
     few = is_watched or sum(target.size for target in seeds) <= MOST_KEPT
     if not few or len(memories) < len(seeds) or any(memory.space is not None for memory in memories):
         return None
-    return {
-        target: cotangent.seen().copy()
-        if isinstance(cotangent, array)
-        else np.array(np.broadcast_to(cotangent, target.outline().shape))
-        for target, cotangent in seeds.items()
-    }
+    return {target: values_of(cotangent).copy() for target, cotangent in seeds.items()}
 
 
 def values_of(cotangent: Cotangent) -> HostArray:
@@ -188,6 +186,8 @@ def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -
             if memory not in adjoints.settled or not _start_in_gradient(target, cotangent, seeds, adjoints):
                 buffer = adjoints.start(memory)
                 copy_bytes(buffer, 0, cotangent.allocation, cotangent.offset, buffer.nbytes)
+        elif is_first and target.is_whole:
+            _set(target.twin(adjoints.start(target.allocation)), cotangent)
         else:
             _set(adjoints.of(target), cotangent)
     return adjoints
@@ -466,9 +466,8 @@ def _listed(arrays: Sequence[array]) -> str:
     return ", ".join(names) + (f" and {others} more" if others else "")
 
 
-def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None]) -> None:
+def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None], here: Place) -> None:
     """Note with the gradients that a pass has left them, and with those of inputs that it has been added."""
-    here = caller()
     for target in plan.published():
         gradient = target.allocation.adjoint
         if gradient is not None:
@@ -480,12 +479,15 @@ def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None]) 
             gradient.passes = Passes(gradient.version, count, since)
 
 
-def warn_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
+def warn_of_growing_loss(plan: BackwardPlan, loss: array, here: Place) -> None:
     """Inform of a loss that still holds that of the pass before, since launches have only added to it."""
-    memory, here = loss.allocation, caller()
+    memory = loss.allocation
     before: Passes | None = memory.passes or None
+    memory.passes = Passes(memory.version, 1, here)
     first = plan.records[plan.first[memory]] if memory in plan.first else None
-    if isinstance(first, LaunchRecord) and before is not None and before.since == here:
+    if not isinstance(first, LaunchRecord) or before is None or before.since != here:
+        return
+    if before.version + 1 in first.versions:
         names = [name for name, one in first.named.items() if getattr(one, "allocation", None) is memory]
         changes = first.kernel.effects
         other = {parameter.hint for parameter in changes.reads | changes.writes}
@@ -497,4 +499,3 @@ def warn_of_growing_loss(plan: BackwardPlan, loss: array) -> None:
                 "its gradient is right; for the value alone, zero_() it before each pass",
                 "grows",
             )
-    memory.passes = Passes(memory.version, 1, here)

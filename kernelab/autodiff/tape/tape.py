@@ -12,6 +12,8 @@ from contextvars import Token
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
@@ -124,7 +126,8 @@ class Observed:
         None where there was none, where it stayed on a device, or where they are many numbers and the tape
         was not observed then.
         """
-        return self._cotangents
+        given = self._cotangents
+        return given and {target: np.full(target.outline().shape, one) for target, one in given.items()}
 
 
 FEW = 64
@@ -367,7 +370,7 @@ class Tape(Observed, Habits, Displayed):
         >>> x.grad.list()
         [6.0]
         """
-        recording, self._findings = self._recording, ()
+        recording, self._findings, here = self._recording, (), caller(1)
         seeds = seeds_of(recording, loss, grads)
         replaced = replaced_by(recording, seeds) if loss is None and grads is None else frozenset()
         recorder = RECORDER.get()
@@ -385,13 +388,13 @@ class Tape(Observed, Habits, Displayed):
                 puller = self._begin(plan, seeds, wanted)
                 earlier = earlier_passes(plan)
                 if loss is not None:
-                    warn_of_growing_loss(plan, loss)
+                    warn_of_growing_loss(plan, loss, here)
                 if recording.has_large and puller is None and plan.narrow is None:
                     plan.leave()
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare, plan.leaving, plan.settled))
                 sweep(plan, adjoints, BASE, puller)
                 publish_inputs(plan, adjoints)
-                count_pass(plan, earlier)
+                count_pass(plan, earlier, here)
         except NotFiniteError as error:
             self._findings = (*self._findings, *error.diagnostics)
             raise

@@ -3,7 +3,7 @@
 The one module that composes frontend, passes and backend.  Must not know launches or tapes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Self
 
@@ -122,6 +122,7 @@ class Kernel(KernelHints, Displayed):
         self._load = load
         self._by_leaves = False
         self.beside: dict[str, Any] = {}
+        self.outlines: dict[Hashable, Any] = {}
 
     __kernelab_kernel__ = True
 

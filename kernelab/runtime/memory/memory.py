@@ -274,6 +274,12 @@ class Allocation:
             others = [one for one in self.witnesses if one() is not None]
             self.witnesses = (*others, *ref) if others else ref  # one object for all memory of a witness
 
+    def has_witnesses(self) -> bool:
+        """Whether anybody lives who is to hear of changes."""
+        if self.witnesses and all(ref() is None for ref in self.witnesses):
+            self.witnesses = ()
+        return bool(self.witnesses)
+
     def alert(self, change: Change | None) -> "list[Witness]":
         """Alert all witnesses that bytes are about to change, or to be exposed; returns them."""
         if not self.witnesses:
