@@ -10,6 +10,7 @@ import kernelab as kl
 from benchmarks.walk import TEXT, recorded, walked
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.records import LaunchRecord
+from kernelab.backend.common.tiered import AHEAD
 from tests.support.chains import kernels, scale, square, step, total, twice
 from tests.support.leaves import gradient, leaf, result
 
@@ -610,6 +611,8 @@ def test_python_looks_for_garbage_in_functions_of_the_user_and_not_in_a_sweep() 
         square[3](x, y)
         tape.record_func(look, [y])
         z = kl.checkpoint(work, y)
+    tape.backward(grads={z: kl.ones(3)})
+    AHEAD.wait(60)  # builds put the search off, too
     for wanted in (True, False):
         (gc.enable if wanted else gc.disable)()
         try:
