@@ -1,8 +1,9 @@
 """A thread pool for the parts of one launch: helpers wait for work, and take parts in order.
 
-The thread that has the work takes part itself, and asks for help once its first parts have shown that the
-rest takes longer than it takes to wake somebody.  It never waits for a thread that has not begun: so launches
-from several threads cannot wait for each other, and after a fork there are no helpers yet, and nobody waits.
+The thread that has the work takes part itself.  It asks for help at once where there are many parts, else
+when the first ones have shown that the rest takes longer than it takes to wake somebody.  It never waits for
+a thread that has not begun: so launches from several threads cannot wait for each other, and after a fork
+there are no helpers yet, and nobody waits.
 Knows nothing of kernels; which part runs where must not matter.
 """
 
@@ -28,6 +29,10 @@ def available() -> int:
     if hasattr(os, "sched_getaffinity"):  # as on Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+MANY = 8
+"""From so many parts on a work takes long enough to ask for help at once."""
 
 
 class Work:
@@ -82,6 +87,9 @@ class Work:
 
     def _asking(self, helpers: int) -> Iterator[int]:
         """The same; once the rest has turned out to be long, so many threads are asked for help."""
+        if len(self._waiting) >= MANY:
+            POOL.ask(self, min(helpers, len(self._waiting) - 1))
+            helpers = 0
         start = time.perf_counter()
         for done, number in enumerate(self._taken(), 1):
             yield number
