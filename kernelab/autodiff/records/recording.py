@@ -361,13 +361,13 @@ class Recording(Witness, Recorder):
         plan, wanted = kernel.plan, kernel.plan.straight.wanted(memories)
         shared = call.groups() if len(set(memories)) < len(memories) else ()
         settled = call.settled(shared) if kernel.program.contests else ()
-        key: Hashable = kernel, wanted
+        key: tuple[Hashable, ...] = kernel, wanted
         if shared or settled or plan.numbers:
             indirect = tuple([arguments[i].__class__ is Reference for i in plan.numbers])
             key = kernel, wanted, shared, settled, indirect
         outline = self._outlines.get(key)
         if outline is None:
-            outline = self._outlines[key] = known_outline(call, key, shared, settled)
+            outline = self._outlines[key] = known_outline(call, key[1:], shared, settled)
             self.is_plain = self.is_plain and outline.is_plain
         return outline
 
