@@ -51,7 +51,7 @@ def _number(self: Scalar, value: Any = 0) -> Any:
     """The NumPy scalar of this type nearest to `value`; raises for what is not a number, or does not fit."""
     try:
         number = untraced(value) if value is not None else ""
-        if self.is_int and isinstance(number, np.generic | np.ndarray):  # which NumPy wraps
+        if self.is_int and hasattr(number, "__array__"):  # which NumPy wraps
             _require_range(self, number)
         result = rounded(np.float64(number), BFLOAT16)[()] if self.flavor else self.dtype.type(number)
         return follow(result, value)

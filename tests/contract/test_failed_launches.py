@@ -86,6 +86,25 @@ def test_what_a_launch_that_failed_wrote_without_gradients_is_told_of(run: Any) 
         tape.backward(loss)
 
 
+@pytest.mark.parametrize("catches", [True, False])
+def test_so_is_all_that_a_checkpoint_that_failed_wrote(catches: bool) -> None:
+    x, targets = kl.array([1.0, 2.0, 3.0], requires_grad=True), [kl.zeros(3), kl.zeros(3)]
+
+    def function() -> None:
+        with contextlib.suppress(kl.KernelError if catches else ()):
+            for y in targets[::-1]:
+                kl.copy(y, x)
+            kl.launch(KERNELS["asserted"], 3, [x], [targets[0]])
+
+    for target in targets:
+        with kl.Tape() as tape:
+            with contextlib.suppress(kl.KernelError):
+                kl.checkpoint(function)
+            loss = (target + x).sum()
+        with pytest.warns(kl.KernelWarning, match="it does not require gradients"):
+            tape.backward(loss)
+
+
 def test_a_launch_that_is_refused_before_it_runs_may_be_tried() -> None:
     def function(x: Any) -> Any:
         y = kl.zeros(3)

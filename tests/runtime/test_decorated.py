@@ -1,5 +1,6 @@
 """Kernels and functions of plain Python files: decorators, their options, and kernels made by hand."""
 
+from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -333,3 +334,40 @@ def test_a_default_is_what_it_was_at_the_def() -> None:
     assert x.list() == [102.0]
     assert scaled_by_default(1.0) == 2.0
     assert kl.map(scaled_by_default, kl.ones(1)).list() == [2.0]
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64, kl.float32])
+def test_so_is_one_that_is_a_number_of_numpy(kind: Callable[[float], Any]) -> None:
+    gain = kind(2.0)
+
+    @kl.func
+    def scaled(v: float, by: float = gain) -> float:
+        return v * by
+
+    @kl.kernel
+    def scale(x: kl.array[float], by: float = gain):
+        x[kl.tid()] *= by * scaled(1.0)
+
+    def plain(v, by=gain):  # type: ignore[no-untyped-def]
+        return v * by
+
+    gain = kind(5.0)
+    x = kl.ones(1)
+    kl.launch(scale, 1, [x])
+    assert x.list() == [4.0]
+    assert kl.map(scaled, kl.ones(1)).list() == [2.0]
+    assert kl.map(plain, kl.ones(1)).list() == [2.0]
+
+
+def test_a_default_that_the_host_took_is_the_end_of_a_chain() -> None:
+    x = kl.array([2.0, 3.0], requires_grad=True)
+    with kl.Tape() as tape:
+        y = x * x
+
+        @kl.func
+        def scaled(v: float, by: float = y[0]) -> float:
+            return v * by
+
+        loss = kl.map(scaled, x).sum()
+    with pytest.warns(KernelWarning, match="the host took a number there"):
+        tape.backward(loss)

@@ -111,6 +111,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.uint32(np.int8(-5)), KernelValueError, r"-5 does not fit uint32"),
     (lambda h: kl.int32(np.float64(3e10)), KernelValueError, r"30000000000.0 does not fit int32"),
     (lambda h: kl.int64(np.float64(2.0**63)), KernelValueError, r"does not fit int64"),
+    (lambda h: kl.uint8(kl.array([300.0])), KernelValueError, r"300.\] does not fit uint8"),
     (lambda h: kl.uint8(np.array([1, 256])), KernelValueError, r"256\] does not fit uint8"),
     (lambda h: kl.sin(h.x), KernelTypeError, r"not arrays\n.*kl.map"),
     # launches

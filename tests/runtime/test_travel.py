@@ -201,6 +201,28 @@ def test_a_value_that_has_changed_since_travels_as_it_was_compiled(tmp_path: Pat
     assert elsewhere(kernel, text, tmp_path) == "[4.0]\n"
 
 
+DEFAULT = 2.0
+
+
+@kl.func
+def gained(a: float, by: float = DEFAULT) -> float:
+    return a * by
+
+
+@kl.kernel
+def gain(x: kl.array[float], by: float = DEFAULT):
+    x[kl.tid()] = by * gained(1.0)
+
+
+DEFAULT = 5.0
+
+
+def test_a_default_travels_as_it_was_at_the_def(tmp_path: Path) -> None:
+    text = "x = kl.zeros(1)\nkl.launch(sent, dim=1, inputs=[x])\nprint(x.list())"
+    assert elsewhere(gain, text, tmp_path) == "[4.0]\n"
+    assert elsewhere(gained, "print(kl.map(sent, kl.ones(1)).list())", tmp_path) == "[2.0]\n"
+
+
 def test_an_attribute_that_has_changed_since_is_an_error() -> None:
     settings = SimpleNamespace(gain=1.0)
     made = kl.compile(

@@ -69,6 +69,9 @@ DRAWN = 16
 LARGE = 1024.0
 """What cotangents are multiplied by: a rule that clips them shows."""
 
+TURNED = -32.0 * LARGE
+"""What these are divided by for comparison: a rule that adds to them, or takes their size, shows."""
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 _tries: dict[tuple[int, int], tuple[Any, Any, Counter[int]]] = {}
@@ -226,7 +229,7 @@ class _Comparison:
     @cached_property
     def turned(self) -> list[Floats]:
         """What the rule makes of the cotangents, far smaller and with the other sign."""
-        return self._pulled([-seed / LARGE for seed in self.seeds])
+        return self._pulled([seed / TURNED for seed in self.seeds])
 
     def told(self, n: int) -> str | None:
         """What is wrong with the adjoint of an argument, "" if nothing is; None where that is not known."""
@@ -289,7 +292,7 @@ class _Comparison:
     def _not_linear(self, n: int) -> str:
         """What is wrong with an adjoint that does not turn round with the cotangents, "" if nothing is."""
         straight = self.bars[n]
-        differs = np.linalg.norm(straight + LARGE * self.turned[n]) > self.apart * np.linalg.norm(straight)
+        differs = np.linalg.norm(straight - TURNED * self.turned[n]) > self.apart * np.linalg.norm(straight)
         return self._not_in_proportion(n) if differs else ""
 
     # ---- values
@@ -334,7 +337,7 @@ class _Comparison:
         """What is wrong with an adjoint."""
         func, back = name_of(self.call.func), name_of(self.call.back)
         name = argument_name(self.call.func, self.call.places[n])
-        small = -float((self.turned[n] * along).sum())
+        small = TURNED / LARGE * float((self.turned[n] * along).sum())
         given, found = (each / LARGE for each in (slope.given, slope.found))
         if abs(small - given) > self.apart * max(abs(small), abs(given)):
             return self._not_in_proportion(n)

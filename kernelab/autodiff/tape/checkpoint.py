@@ -78,14 +78,14 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     try:
         result = func(*arrays)
     except BaseException:  # also an interrupt
-        recording.has_failed(title, observer.written_outside(), place)
+        recording.has_failed(title, observer.written_outside(), place, observer.read_outside())
         raise
     finally:
         RECORDER.reset(token)
         observer.close()
     if observer.has_failed:  # the function has caught the error
         written = [*observer.written_outside(), *arrays_in(result)]
-        recording.has_failed(title, written, place, arrays_in(arrays))
+        recording.has_failed(title, written, place, observer.read_outside())
     else:
         observer.record(func, arrays, title, tuple(arrays_in(result)))
     return result
@@ -222,6 +222,10 @@ class Observer(Recorder):
     def written_outside(self) -> list[array]:
         """The arrays from before the run that it has changed."""
         return [target for target in self._written.values() if self.signature.is_outside(target)]
+
+    def read_outside(self) -> tuple[array, ...]:
+        """The arrays from before the run that it has read as they were."""
+        return tuple(self._first.values())
 
     def record(
         self, func: Callable[..., Any], arguments: tuple[Any, ...], title: str, results: tuple[array, ...]

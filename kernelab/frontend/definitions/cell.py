@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+import numpy as np
+
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import (
     Diagnostic,
@@ -451,7 +453,7 @@ def _drop_annotations(node: ast.FunctionDef) -> None:
 
 
 def fix_defaults(definition: ast.FunctionDef, function: Any) -> None:
-    """Write numbers for defaults: Python evaluates them at the def, not when kernelab lowers it."""
+    """Write values for defaults: Python evaluates them at the def, not when kernelab lowers it."""
     places, values = definition.args, function.__kwdefaults__ or {}
     pairs = zip(places.defaults, function.__defaults__ or (), strict=True)
     places.defaults = [_fixed(default, value) for default, value in pairs]
@@ -462,7 +464,6 @@ def fix_defaults(definition: ast.FunctionDef, function: Any) -> None:
 
 
 def _fixed(node: ast.expr, value: Any) -> ast.expr:
-    if isinstance(value, bool | int | float):
-        plain = value if isinstance(value, bool | int) else float(value)
-        return ast.copy_location(ast.Constant(plain), node)
-    return node
+    is_plain = value.__class__ is np.float64
+    constant = ast.Constant(float(value) if is_plain else value)
+    return ast.copy_location(constant, node)

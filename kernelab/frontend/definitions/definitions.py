@@ -189,6 +189,8 @@ def snapshot(captured: Mapping[str, Any]) -> dict[str, Any]:
 
 def default_of(template: Template, node: ast.expr) -> Any:
     """The value of a default, with the names of the notebook and the cell; raises Mistake."""
+    if isinstance(node, ast.Constant):  # also a value that Python could not compile
+        return node.value
     scope = template.scope
     return evaluated(node, template.places, {**scope.namespace, **scope.assigned}, "the default")
 

@@ -32,11 +32,12 @@ from kernelab.frontend.meaning.meanings import (
     Typed,
     Weak,
 )
-from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
+from kernelab.frontend.meaning.name_lookup import Constant, Constants, meaning_of
 from kernelab.frontend.meaning.syntax_trees import is_none, leaves, returns_of, returns_value, states_result
 from kernelab.guidance.missing_names import FunctionHints
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
+from kernelab.host.traced import Traced
 from kernelab.lang.ir import CustomRules, Function
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array, Scalar, bool_, float32, int32
@@ -158,7 +159,10 @@ class UserFunction(FunctionHints, Single, Displayed):
 
     def _default(self, node: ast.expr) -> Meaning:
         places = self.template.places
-        meaning = meaning_of(places.text(node), default_of(self.template, node))
+        value = default_of(self.template, node)
+        if isinstance(value, Traced):  # a constant that the text does not name
+            self.constants[id(node), places.text(node)] = Constant({}, places.text(node), value)
+        meaning = meaning_of(places.text(node), value)
         if not isinstance(meaning, Weak | Typed | FunctionRef | BuiltinRef):
             raise Mistake.of("a default has to be a number", "value", "give it at the call", places(node))
         return meaning

@@ -112,6 +112,7 @@ class Text:
     first_line: int
     names: dict[str, Any]
     annotations: dict[str, Any]
+    defaults: tuple[Any, Any]
 
     def function(self) -> FunctionType:
         """The Python function, whose text Python finds as if it stood in a file of that name."""
@@ -128,6 +129,7 @@ class Text:
         exec(compile(tree, file, "exec", __future__.annotations.compiler_flag, dont_inherit=True), names)
         function: FunctionType = names[self.name]
         function.__annotations__ |= self.annotations
+        function.__defaults__, function.__kwdefaults__ = self.defaults
         del names[self.name]
         weakref.finalize(function, linecache.cache.pop, file, None)
         return function
@@ -168,7 +170,8 @@ class Def:
             for argument, type in annotations_of(function).items()
             if isinstance(type, Value | Array | StructArray | ref) or _is_struct(type)
         }
-        return Text(name, source.text, source.label, source.first_line, names, stated)
+        defaults = getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None)
+        return Text(name, source.text, source.label, source.first_line, names, stated, defaults)
 
 
 def _again(there: str, token: str, make: Callable[..., Any], text: Text, arguments: Mapping[str, Any]) -> Any:

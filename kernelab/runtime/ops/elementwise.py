@@ -22,7 +22,7 @@ from kernelab.backend.cuda.launch_config import config_of
 from kernelab.errors import KernelTypeError, KernelValueError, a_thing, counted
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import result_types
-from kernelab.frontend.meaning.meanings import Weak
+from kernelab.frontend.meaning.meanings import Parameter, Typed
 from kernelab.lang.structs import AnyType, has_derivative
 from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of
 from kernelab.runtime.array.array import array
@@ -308,10 +308,15 @@ def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list
 
 
 def _results(callee: UserFunction, types: tuple[AnyType, ...]) -> tuple[AnyType, ...]:
-    defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
     with mistakes_raised():
-        complete = (*types, *(value for value in defaults if isinstance(value, Weak)))
+        complete = (*types, *(_left_out(one) for one in callee.signature()[len(types) :]))
         return result_types(callee, callee.instantiate(complete))
+
+
+def _left_out(parameter: Parameter) -> Any:
+    """What a parameter stands for that gets its default."""
+    default = parameter.default
+    return parameter.type or (default.type if isinstance(default, Typed) else default)
 
 
 @made_once(1024)
