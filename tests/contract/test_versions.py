@@ -196,3 +196,28 @@ def square(x: array[float64], y: array[float64]):
         steps() if inside == "tape" else kl.checkpoint(steps)
     tape.backward(grads={y: np.ones(2)})
     assert x.grad.list() == [0.0, 0.0]
+
+
+def test_a_view_of_an_input_is_one_piece_which_counts_from_its_first_read() -> None:
+    text = """
+def add_squares(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = y[i] + x[i] * x[i]
+
+def put_behind(x: array[float64], c: array[float64]):
+    i = tid()
+    x[i + 1] = c[i]
+"""
+    kernels = kl.compile(text)
+    x, c = (
+        kl.array(values, dtype=kl.float64, requires_grad=True) for values in (np.arange(1.0, 7.0), [7.0, 8.0])
+    )
+    y = kl.zeros(3, dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["add_squares"][1](x[5:6], y)
+        kernels["add_squares"][1](x[2:5], y)  # its other elements are input, too
+        kernels["put_behind"][2](x[1:4], c)
+        kernels["add_squares"][3](x[3:6], y)
+    tape.backward(grads={y: np.ones(3)})
+    assert x.grad is not None and x.grad.list() == [0, 0, 6, 0, 10, 24]
+    assert c.grad is not None and c.grad.list() == [0, 16]
