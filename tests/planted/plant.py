@@ -76,6 +76,8 @@ def _run(tests: tuple[str, ...], folder: Path) -> tuple[bool, str]:
         return True, "it never ends"
     lines = done.stdout.splitlines()
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    if done.returncode < 0:
+        return True, f"Python crashes with signal {-done.returncode}"
     if done.returncode not in (0, 1, 2):
         raise RuntimeError(f"pytest said {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.returncode != 0, failed[0].split(" - ")[0].partition(" ")[2] if failed else ""
