@@ -167,6 +167,8 @@ def jacobian_fd(
     with outside_transforms("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
         jacobians = differences(subject, selection, scale=eps / STEP)
         by_host, unsteady = told_apart(subject)
+        if not by_host:
+            explain_zeros(subject, jacobians)
     if unsteady:
         warn_at(f"{UNSTEADY.format(subject.name)}: these are differences of one run", "state", STEADY)
     if by_host:

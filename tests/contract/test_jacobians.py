@@ -1,5 +1,6 @@
 """Every way to a Jacobian gives the same matrix, whatever is launched on, and whatever is returned."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -111,3 +112,22 @@ def test_a_launch_may_change_what_is_returned() -> None:
         return own, x
 
     agree(function, [reals(N, 6), reals(N, 7)])
+
+
+@pytest.mark.parametrize("compute", [kl.autograd.jacobian, kl.autograd.jacobian_fd])
+def test_a_function_that_computes_from_other_arrays_than_its_parameters_is_told(compute: Any) -> None:
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    with pytest.warns(kl.KernelWarning, match="computes nothing from its inputs: all derivatives are 0"):
+        compute(lambda a: x * x, inputs=[x])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compute(lambda a: 0.0 * a, inputs=[x])
+        compute(lambda a: x * a, inputs=[x])
+
+
+@pytest.mark.parametrize("compute", [kl.autograd.jacobian, kl.autograd.jacobian_fd])
+def test_one_array_that_is_two_inputs_has_one_jacobian_by_both(compute: Any) -> None:
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    for function in (lambda a, b: 2.0 * a, lambda a, b: 2.0 * b, lambda a, b: a + b):
+        for jacobian in compute(function, inputs=[x, x]).values():
+            np.testing.assert_allclose(jacobian.numpy(), 2.0 * np.eye(3), rtol=1e-5)

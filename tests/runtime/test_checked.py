@@ -484,3 +484,22 @@ def test_a_copy_is_as_unwritten_as_what_it_copies_wherever_it_is_made(
     monkeypatch.setattr(kl.config, "check", "full")
     with pytest.raises(kl.KernelValueError, match="which nobody has written"):
         run(lambda x: COPIES[way](kl.empty(3)) + x, kl.ones(3))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f, x: kl.func.grad(f)(x),
+        lambda f, x: kl.func.vjp(f, x),
+        lambda f, x: kl.func.jvp(f, (x,), (x,)),
+    ],
+)
+def test_so_is_the_copy_that_a_transform_makes_of_an_argument(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kl.config, "check", "full")
+    begun = kl.empty(3)
+    begun[:2] = 1.0
+    run(lambda x: x[:2].sum(), begun)
+    with pytest.raises(kl.KernelValueError, match=r"reads .*\[2\], which nobody has written"):
+        run(lambda x: x.sum(), begun)

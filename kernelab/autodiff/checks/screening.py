@@ -120,7 +120,7 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
 
 def require_chain(subject: Subject, exact: Trace, code: str) -> None:
     """Raise GradientError where a Python function computes none of its outputs from its inputs."""
-    if subject.kernel is None and not any(exact.level.carries(out.allocation) for out in exact.outputs):
+    if subject.kernel is None and not exact.has_chain:
         message = f"0 pairs checked: {subject.name} computes nothing from its inputs"
         hint = "compute with its parameters, which are copies of what is in inputs="
         raise refusal(GradientError, message, code, hint)

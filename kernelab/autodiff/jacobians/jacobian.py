@@ -25,7 +25,7 @@ from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import refusal
+from kernelab.runtime.context.recorder import refusal, warn_at
 from kernelab.runtime.kernel.program import Pullback
 
 Values = np.ndarray[Any, Any]
@@ -252,6 +252,9 @@ def explain_zeros(subject: Subject, found: Jacobians) -> None:
     zero = [bool(each) and all(one.is_zero for one in each) for each in by_source]
     if any(zero):
         trace = Trace(subject)
+        if subject.kernel is None and not trace.has_chain and not trace.is_explained:
+            hint = "compute with its parameters, which are copies of what is in inputs="
+            warn_at(f"{subject.name} computes nothing from its inputs: all derivatives are 0", "zero", hint)
         named = zip(trace.inputs, subject.sources, zero, strict=True)
         names = {one.allocation: source.label for one, source, is_zero in named if is_zero}
         warn_of_zeros(subject.name, trace.level, trace.outputs, names)
@@ -337,6 +340,17 @@ class Trace:
         mine = {elements.allocation for source, elements in pairs if source.label == label}
         reads = sorted(self.level.host_reads, key=lambda read: read.elements.allocation not in mine)
         return next((read.place.span for read in reads), None)
+
+    @property
+    def has_chain(self) -> bool:
+        """Whether any of the outputs is computed from the inputs."""
+        return any(self.level.carries(out.allocation) for out in self.outputs)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether a chain to the outputs may have ended on the host, or in what ran."""
+        written = {target.allocation for entry in self.level.entries for target in entry.written}
+        return bool(self.level.host_reads) or any(out.allocation in written for out in self.outputs)
 
     @property
     def epsilon(self) -> float:
@@ -438,4 +452,5 @@ def _by_thread(
     for kept in run.kept:
         arguments += kept.arrays()
     BASE.run(pullback.adjoint.by_thread(tuple(wide)), run.grid, arguments)
-    return [adjoints[k].host().reshape(threads, -1) for k in range(len(inputs))]
+    first = [next(k for k, one in enumerate(inputs) if _is_same(one, source)) for source in inputs]
+    return [adjoints[k].host().reshape(threads, -1) for k in first]

@@ -453,7 +453,10 @@ class Base(Level):
     def copy(self, elements: array) -> array:
         if ENTERED:
             notify_outside_use((elements,))
-        return plain_copy(elements)
+        copied = plain_copy(elements)
+        if elements.allocation.unwritten:
+            elements.allocation.unwritten.copied(copied, elements)
+        return copied
 
     def clear(self, elements: array) -> None:
         cleared(elements)
