@@ -328,6 +328,22 @@ def test_a_function_that_computes_nothing_from_its_inputs_is_not_checked(asked: 
             getattr(kl.autograd, asked)(function, inputs=[x], show_summary=False)
 
 
+@pytest.mark.parametrize("asked", ["gradcheck", "taylor_test"])
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_neither_is_one_that_fills_its_outputs_from_elsewhere(asked: str, has_gradients: bool) -> None:
+    x, y = reals(3), kl.zeros(3, requires_grad=has_gradients)
+    for source in (x, kl.ones(3)):
+        with pytest.raises(kl.GradientError, match="0 pairs checked: <lambda> computes nothing from its inp"):
+            getattr(kl.autograd, asked)(
+                lambda given, out, source=source: out.assign(source * 2.0),
+                inputs=[x],
+                outputs=[y],
+                show_summary=False,
+            )
+    check = getattr(kl.autograd, asked)
+    assert check(lambda given, out: out.assign(given * x), inputs=[x], outputs=[y], show_summary=False)
+
+
 def test_names_come_from_the_metadata_where_it_has_some() -> None:
     metadata = kl.autograd.FunctionMetadata(key="energy", input_labels=["position"], output_labels=["force"])
     x = reals(3)

@@ -19,7 +19,7 @@ from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, R
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_of_zeros
 from kernelab.autodiff.transforms.trees import is_whole
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, Span, missing
 from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
@@ -343,7 +343,11 @@ class Trace:
 
     @property
     def has_chain(self) -> bool:
-        """Whether any of the outputs is computed from the inputs."""
+        """Whether any of the outputs is computed from the inputs, beside what they begin with."""
+        begun, sources = {target.label for target in self.subject.outputs or ()}, self.subject.sources
+        proper = tuple(s for s in sources if s.key != s.label or s.label not in begun)
+        if proper and len(proper) < len(sources):
+            return Trace(replace(self.subject, sources=proper), self.base).has_chain
         return any(self.level.carries(out.allocation) for out in self.outputs)
 
     @property
