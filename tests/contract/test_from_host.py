@@ -6,6 +6,8 @@ import json
 import math
 import pickle
 import warnings
+from array import array as typed_array
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -425,6 +427,16 @@ def looked_at(values: Any, data: Any) -> Any:
 DRAWN = np.array([0.3, 0.1, 0.7], np.float32)
 
 
+class Labelled:
+    """Values of another library, such as a Series of pandas."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.array(values.tolist(), np.float32)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.values
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -437,6 +449,12 @@ DRAWN = np.array([0.3, 0.1, 0.7], np.float32)
         lambda s, q: kl.array([float(s), 0.0, 0.0]),
         lambda s, q: kl.array(looked_at(q.numpy(), DRAWN)),
         lambda s, q: kl.clone(kl.array(looked_at(q.numpy(), DRAWN))),
+        lambda s, q: kl.array(deque(q.numpy())),
+        lambda s, q: kl.array(typed_array("f", q.numpy())),
+        lambda s, q: kl.array(memoryview(filled_one_by_one(q))),
+        lambda s, q: kl.array([deque(q.numpy())]).reshape(3),
+        lambda s, q: kl.array(Labelled(q.numpy())),
+        lambda s, q: kl.zeros(3).assign(Labelled(filled_one_by_one(q))),
     ],
 )
 def test_an_array_made_of_host_data_after_a_look_is_reported(values: Callable[[Any, Any], Any]) -> None:

@@ -262,17 +262,17 @@ def _origins(data: Any) -> Origins:
 
 def _is_array_of_floats(data: Any) -> bool:
     """Whether these are elements of the host's that can depend on others: integers cannot."""
-    if isinstance(data, np.ndarray):
-        return data.ndim > 0 and data.dtype.kind not in "biu" and not isinstance(data, HostValue)
-    return isinstance(data, list | tuple) and any(map(_has_floats, data))
+    if isinstance(data, list | tuple):
+        return any(map(_has_floats, data))
+    is_container = hasattr(data, "__array__") or hasattr(data, "__len__")
+    if not is_container or isinstance(data, array | HostValue | Instance):
+        return False
+    values = np.asarray(data)
+    return values.ndim > 0 and values.dtype.kind not in "biu"
 
 
 def _has_floats(data: Any) -> bool:
-    if isinstance(data, list | tuple):
-        return any(map(_has_floats, data))
-    return isinstance(data, float | np.floating | Instance) or (
-        isinstance(data, np.ndarray) and data.dtype.kind not in "biu"
-    )
+    return isinstance(data, float | np.floating | Instance | HostValue) or _is_array_of_floats(data)
 
 
 # ------------------------------------------------------------------------------ cuts
