@@ -165,6 +165,18 @@ def test_an_array_that_stands_for_a_number_has_to_be_written() -> None:
     assert y.list() == [3.0, 3.0]
 
 
+@pytest.mark.parametrize(("use", "is_read"), [("y[i] = ", True), ("", False)])
+def test_an_exchange_reads_where_its_old_value_is_used(use: str, is_read: bool) -> None:
+    text = f"def k(x: array[float], y: array[float]):\n    i = tid()\n    {use}atomic_exch(x, i, 1.0)"
+    kernel, x = kl.compile(text)["k"], kl.empty(2)
+    if is_read:
+        with pytest.raises(kl.KernelValueError, match=r"`k` reads x\[0\], which nobody has written"):
+            kernel[2](x, kl.zeros(2))
+    else:
+        kernel[2](x, kl.zeros(2))
+        assert x.list() == [1.0, 1.0]
+
+
 def test_components_and_fields_are_told_apart(kernels: dict[str, Any]) -> None:
     whole, some = kl.empty(3, dtype=kl.vec3), kl.empty(3, dtype=kl.vec3)
     kernels["parts"][3](whole)

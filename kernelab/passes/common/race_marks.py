@@ -103,6 +103,7 @@ class _Marker(Copier):
         self.watched = [param for param in function.params if param.hint in watched]
         self.unset = [param for param in function.params if param.hint in unset]
         self.carried = _carried_back(function) if unset else {}
+        self.used = _users(function)
         accesses = (
             stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic)
         )
@@ -131,7 +132,8 @@ class _Marker(Copier):
     def mark_early(self, stmt: ir.Load | ir.Atomic) -> None:
         if stmt.array not in self.unset or stmt.out in self.carried or stmt.held is not None:
             return
-        if isinstance(stmt, ir.Atomic) and (stmt.kind == "exch" or _adds_nothing(stmt)):
+        is_blind = isinstance(stmt, ir.Atomic) and stmt.kind == "exch" and stmt.out not in self.used
+        if is_blind or _adds_nothing(stmt):
             return
         b, first, (marks,) = self.builder, ir.Var(int64, "", stmt.span), self.marks_of(stmt.array, "set")
         b.emit(ir.Load(first, marks, self.atoms(stmt.indices), stmt.span, None, stmt.component))
@@ -166,23 +168,28 @@ def _place(stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
     return stmt.array, stmt.indices, stmt.component
 
 
-def _adds_nothing(stmt: ir.Store | ir.Atomic) -> bool:
-    is_zero = isinstance(stmt.value, ir.Const) and stmt.value.value == 0
-    return isinstance(stmt, ir.Atomic) and stmt.kind == "add" and is_zero
+def _adds_nothing(stmt: ir.Load | ir.Store | ir.Atomic) -> bool:
+    if not isinstance(stmt, ir.Atomic) or stmt.kind != "add":
+        return False
+    return isinstance(stmt.value, ir.Const) and stmt.value.value == 0
 
 
-def _carried_back(function: ir.Function) -> dict[ir.Atom, Place]:
-    """The loaded values that go nowhere but back to their place, by themselves or as a side of a `where`."""
+def _users(function: ir.Function) -> dict[ir.Atom, list[ir.Stmt | None]]:
+    """The statements that use each value; None for what a block hands on."""
     users: dict[ir.Atom, list[ir.Stmt | None]] = {}
-    loads = []
     for stmt in ir.walk(function.body):
-        if isinstance(stmt, ir.Load):
-            loads.append(stmt)
         for atom in ir.atoms(stmt):
             users.setdefault(atom, []).append(stmt)
         for block in ir.blocks(stmt):
             for atom in block.yields:
                 users.setdefault(atom, []).append(None)
+    return users
+
+
+def _carried_back(function: ir.Function) -> dict[ir.Atom, Place]:
+    """The loaded values that go nowhere but back to their place, by themselves or as a side of a `where`."""
+    users = _users(function)
+    loads = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load))
 
     def goes_back(value: ir.Atom, place: Place) -> bool:
         return all(_carries(user, value, place, goes_back) for user in users.get(value, ()))
