@@ -89,6 +89,41 @@ def f_again(a: float, b: float):
     assert told(lambda: backward(kernels)) == []
 
 
+TRUTH = """
+def f(t: float, twice: bool):
+    return t * 2.0 if twice else t, t > 1.0
+
+@func_grad(f)
+def rule(t: float, twice: bool, r: float, above: bool):
+    adjoint[t] += r * {slope}
+
+@func_replay(f)
+def again(t: float, twice: bool):
+    return t * 2.0 if twice else t, t > {limit}
+
+def k(x: array[float], limit: float, o: array[float]):
+    i = tid()
+    a, above = f(x[i], x[i] > limit)
+    o[i] = a if above else 3.0 * a
+"""
+
+
+@pytest.mark.parametrize(
+    ("slope", "limit", "said"),
+    [
+        ("(2.0 if twice else 1.0)", 1.0, None),
+        ("2.0", 1.0, "rule gives"),
+        ("(2.0 if twice else 1.0)", 2.0, "again returns 0 where f returns 1"),
+    ],
+)
+def test_rules_that_take_and_return_truth_values_are_compared(
+    slope: str, limit: float, said: str | None
+) -> None:
+    text, reals = TRUTH.format(slope=slope, limit=limit), kl.array([1.5, 4.0], requires_grad=True)
+    found = told(lambda: kl.autograd.jacobian(kl.compile(text)["k"], 2, [reals, 3.0], [kl.zeros(2)]))
+    assert (said is None and not found) or (said is not None and said in found[0])
+
+
 def test_check_false_declares_a_surrogate() -> None:
     kernels = kl.compile(text("adjoint[a] += 1.0", ", check=False"))
     assert told(lambda: backward(kernels)) == []

@@ -256,7 +256,8 @@ class _Check:
             result, value = left[own.hint], again[other.hint]
             with np.errstate(all="ignore"):
                 allowed = self.tolerance * np.abs(result) + ROUNDINGS * self.terms[own.hint]
-                wrong = np.isfinite(result) & ~(np.abs(value - result) <= allowed)
+                off = np.abs(np.subtract(value, result, dtype=np.float64))
+            wrong = np.isfinite(result) & ~(off <= allowed)
             usable = ~self.endless.reshape(-1, *(1,) * (result.ndim - 1))
             self.note("replay", usable & np.isfinite(result))
             wrong &= usable
@@ -337,8 +338,9 @@ class _Check:
             for name, values in points.items()
         }
         results = self.run(self.noisy, self.arguments(near))
-        with np.errstate(all="ignore"):
-            return {name: np.abs(results[name] - left[name]) / NOISE + np.abs(left[name]) for name in left}
+        with np.errstate(all="ignore"):  # also of truth values, which have no difference
+            moves = {name: np.subtract(results[name], left[name], dtype=np.float64) for name in left}
+            return {name: np.abs(moves[name]) / NOISE + np.abs(left[name]) for name in left}
 
     def adjoints(self, points: Point, weights: Point) -> Point:
         """What the adjoint makes of the weights, where the function has left its arrays."""
