@@ -255,3 +255,19 @@ def test_what_a_check_cannot_compare_is_said() -> None:
     kernel = kl.compile("def f(x: array[float], y: array[float]):\n    y[tid()] = x[tid()]")["f"]
     with pytest.raises(KernelValueError, match="a kernel is compared with what a reference returns"):
         kl.teach.check(kernel, of=lambda x: x, dim=2, inputs=[x], outputs=[kl.zeros(2)])
+
+
+def doubled_in_place(x: Any) -> Any:
+    x *= 2.0
+    return x
+
+
+def test_functions_get_arrays_of_their_own() -> None:
+    points = [np.array([1.0, 2.0]), kl.array([1.0, 2.0])]
+    with pytest.raises(kl.teach.NotYet, match="0 of 2 agree"):
+        kl.teach.check(lambda x: x, doubled_in_place, at=points)
+    kl.teach.check(doubled_in_place, doubled_in_place, at=points)
+    text = "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = 2.0 * x[i]"
+    doubled = kl.compile(text)["k"]
+    kl.teach.check(doubled, doubled_in_place, dim=2, inputs=points[1:], outputs=[kl.zeros(2)])
+    assert [list(each) for each in points] == [[1.0, 2.0]] * 2

@@ -173,10 +173,11 @@ def _comparisons(
     compared = []
     for one in given:
         point = one if isinstance(one, tuple) else (one,)
-        needed, place = expected(*point) if of is None else _slopes(of, point), ", ".join(map(_given, point))
+        needed = expected(*_own(point)) if of is None else _slopes(of, point)
+        place = ", ".join(map(_given, point))
         if of is not None and not all(np.isfinite(leaf).all() for leaf in _leaves(needed)):
             raise _unclear(f"differences of the function at {place} are not finite", "take other points")
-        compared.append(_Comparison(f"at {place} it is ", answer(*point), needed, source))
+        compared.append(_Comparison(f"at {place} it is ", answer(*_own(point)), needed, source))
     return compared
 
 
@@ -208,7 +209,7 @@ def _differences(f: Callable[..., Any], point: tuple[Any, ...], k: int) -> Any:
     for i, *place in np.ndindex(looked.shape):
         values = start.copy()
         values[*place] += SHIFTS[i] * steps[*place]
-        value = f(*point[:k], values if values.shape else float(values), *point[k + 1 :])
+        value = f(*_own(point[:k]), values if values.shape else float(values), *_own(point[k + 1 :]))
         try:
             looked[i, *place] = float(value)
         except TypeError:
@@ -221,13 +222,20 @@ def _differences(f: Callable[..., Any], point: tuple[Any, ...], k: int) -> Any:
 def _written(by: Any, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
     """What a kernel writes to copies of the outputs, or a function returns for the inputs."""
     if isinstance(by, Kernel):
-        ins, outs = ([x.copy() if isinstance(x, array) else x for x in side] for side in (inputs, outputs))
+        if not all(isinstance(x, array) for x in outputs):
+            raise _unclear("outputs= are arrays of kernelab", "write outputs=[kl.zeros(n)]")
+        ins, outs = _own(inputs), _own(outputs)
         before = [x.allocation.version for x in outs]
         launch(by, dim=dim, inputs=ins, outputs=outs, record_tape=False)
         pairs = zip(outs, before, strict=True)
         return [None if x.allocation.version == version else x.numpy() for x, version in pairs]
-    returned = by(*(x.numpy() if isinstance(x, array) else x for x in inputs))
+    returned = by(*(x.numpy() if isinstance(x, array) else x for x in _own(inputs)))
     return list(returned) if isinstance(returned, tuple) else [returned]
+
+
+def _own(arguments: Sequence[Any]) -> list[Any]:
+    """Arguments for a function of the user's, which may change its arrays."""
+    return [x.copy() if isinstance(x, array | np.ndarray) else x for x in arguments]
 
 
 def _leaves(value: Any) -> list[Any]:
