@@ -215,6 +215,8 @@ def test_nothing_to_check_is_an_error(kernels: dict[str, Any]) -> None:
     x = kl.zeros(3, dtype=float)
     with pytest.raises(GradientError, match="0 pairs checked: no argument of wave has requires_grad"):
         check(kernels["wave"], 3, [x, 1.0], [kl.zeros(3, dtype=float)])
+    with pytest.raises(GradientError, match="0 pairs checked: the launch of wave has no threads"):
+        check(kernels["wave"], 0, [reals(3), 1.0], [kl.zeros(3, dtype=float)])
 
 
 def test_what_is_no_function_is_refused() -> None:

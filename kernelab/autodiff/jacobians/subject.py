@@ -239,6 +239,9 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
         launch(kernel, dim, arguments)
 
     grid = grid_of(dim).extents
+    if what == "gradcheck" and 0 in grid:
+        message = f"0 pairs checked: the launch of {kernel.name} has no threads"
+        raise refusal(GradientError, message, what, "write dim=n, the number of threads")
     arguments = tuple(named.values())
     return Subject(kernel.name, arguments, tuple(sources), tuple(targets), run, kernel.beside, kernel, grid)
 
