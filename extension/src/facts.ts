@@ -53,6 +53,9 @@ function side(store: Store, title: string, arrays: [string, number][], record: n
 
 const MOST_LAYOUTS = 4;
 
+const NAMELESS = "none in the notebook",
+  BY_PARAMETER = ": this is the parameter that took it";
+
 export function factsOfMemory(store: Store, memory: number): HTMLElement[] {
   const arrays = store.arraysOf(memory),
     hidden = arrays.length - MOST_LAYOUTS;
@@ -61,7 +64,7 @@ export function factsOfMemory(store: Store, memory: number): HTMLElement[] {
     .map((array) => store.layout(array))
     .join("; ");
   const facts: Fact[] = [
-    ...(store.isNamed(memory) ? [] : ([["name", "none in the notebook: this is the parameter that took it"]] as Fact[])),
+    ...(store.isNamed(memory) ? [] : ([["name", NAMELESS + (store.parameterOf(memory) ? BY_PARAMETER : "")]] as Fact[])),
     ["holds", holds + (hidden > 0 ? `; ${hidden} more views` : "")],
     ["memory", bytes(store.data.memories[memory]![1])],
     ["gradient", store.hasGradient(memory) ? "required" : "not required"],

@@ -59,6 +59,7 @@ export class Store {
   private overwritesAt = new Map<number, Overwrite[]>();
   private firstAt = new Map<string, number>();
   private called = new Map<number, string>();
+  private holders = new Map<string, number>();
   private named = 0;
   private depths: number[] = [];
   private scoped = 0;
@@ -89,6 +90,7 @@ export class Store {
     this.wronged.clear();
     this.firstAt.clear();
     this.called.clear();
+    this.holders.clear();
     this.depths = [];
     this.savedBytes = this.looked = this.named = this.scoped = 0;
     this.outside = false;
@@ -118,7 +120,7 @@ export class Store {
   /** What is looked up often: overwrites and scopes by record, and names and the arrays over each memory. */
   private index(): void {
     const { overwrites, clashes, arrays, names, scopes } = this.data;
-    for (; this.named < names.length; this.named++) this.called.set(...names[this.named]!);
+    for (; this.named < names.length; this.named++) this.rename(...names[this.named]!);
     for (; this.scoped < scopes.length; this.scoped++) {
       const [, begin, end] = scopes[this.scoped]!;
       for (let record = begin; record < end; record++) this.depths[record] = this.depthOf(record) + 1;
@@ -158,9 +160,24 @@ export class Store {
     return this.data.arrays[array]![0];
   }
 
-  /** What the notebook calls an array over a memory, else a parameter that took one. */
+  /** What the notebook calls an array over a memory, else a parameter that took one, unless another array has that name. */
   name(memory: number): string {
-    return this.called.get(memory) ?? this.data.memories[memory]?.[0] ?? `array ${memory + 1}`;
+    return this.called.get(memory) ?? this.parameterOf(memory) ?? `array ${memory + 1}`;
+  }
+
+  /** The parameter whose name stands for a memory that has none. */
+  parameterOf(memory: number): string | undefined {
+    const parameter = this.data.memories[memory]?.[0];
+    return parameter !== undefined && this.holders.has(parameter) ? undefined : parameter;
+  }
+
+  /** A memory gets a name, which another one loses. */
+  private rename(memory: number, name: string): void {
+    const [last, before] = [this.holders.get(name), this.called.get(memory)];
+    if (last !== undefined) this.called.delete(last);
+    if (before !== undefined) this.holders.delete(before);
+    this.called.set(memory, name);
+    this.holders.set(name, memory);
   }
 
   isNamed(memory: number): boolean {

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { factsOfMemory } from "../src/facts";
 import { Store, storeOf } from "../src/store";
 import { FakeModel, tape } from "./model";
 
@@ -47,4 +48,21 @@ test("versions count the writes to a memory", () => {
   store.apply(tape(6));
   expect([0, 1, 2, 5].map((record) => store.versionAfter(1, record))).toEqual([1, 1, 2, 3]);
   expect(store.versionAfter(0, 5)).toBe(0);
+});
+
+test("an array without a name has that of its parameter, unless another array has it", () => {
+  const store = new Store();
+  store.apply({ ...tape(1), memories: [["x", 4, false], ["y", 4, false], ["z", 4, false]], names: [[0, "y"]] }); // prettier-ignore
+  expect([0, 1, 2].map((memory) => store.name(memory))).toEqual(["y", "array 2", "z"]);
+  expect(factsOfMemory(store, 1)[1]!.textContent).toContain("none in the notebook");
+  expect(factsOfMemory(store, 1)[1]!.textContent).not.toContain("parameter");
+  expect(factsOfMemory(store, 2)[1]!.textContent).toContain("parameter");
+});
+
+test("a name is that of the last array that it was given", () => {
+  const store = new Store();
+  const names: [number, string][] = [[0, "x"], [1, "y"], [0, "old"], [1, "x"], [2, "y"], [2, "old"]]; // prettier-ignore
+  store.apply({ ...tape(1), memories: [["a", 4, false], ["b", 4, false], ["c", 4, false]], names }); // prettier-ignore
+  expect([0, 1, 2].map((memory) => store.name(memory))).toEqual(["a", "x", "old"]);
+  expect([0, 1, 2].map((memory) => store.isNamed(memory))).toEqual([false, true, true]);
 });

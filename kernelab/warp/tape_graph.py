@@ -200,11 +200,12 @@ def _arrays_and_edges(
         for number, name in zip((*read, *written), (*kind["reads"], *kind["writes"]), strict=True):
             parameters.setdefault(number, []).append(name)
     nodes = {number: f"a{k}" for k, number in enumerate(parameters) if number not in hidden}
+    names = {number: labels.get(number) or name_in_caller(digest.held(number)) for number in nodes}
     lines = []
     for number, node in nodes.items():
         elements, (dtype, shape) = digest.held(number), data.layout(number)
         parameter = max(parameters[number], key=len) if longest else parameters[number][0]
-        name = labels.get(number) or name_in_caller(elements) or parameter
+        name = names[number] or (parameter if parameter not in names.values() else "")
         label = "\n".join(filter(None, [name, f"{dtype} ({', '.join(map(str, shape))})"]))
         about = f"array: dtype={dtype}, shape={shape}"
         color = WITH_GRADIENT if elements is not None and elements.requires_grad else WITHOUT_GRADIENT

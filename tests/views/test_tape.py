@@ -95,6 +95,13 @@ def test_an_array_without_a_name_does_not_take_that_of_another_array() -> None:
     assert re.findall(r">([^<>]*)∇<", tape.to_svg()) == ["y", "array 2"]
 
 
+def test_a_name_is_that_of_the_last_array_that_it_was_given() -> None:
+    rows = [[0, "x"], [1, "y"], [0, "old"], [1, "x"], [2, "y"], [2, "old"]]
+    data = TapeData({"names": rows, "memories": [["a", 4, False], ["b", 4, False], ["c", 4, False]]})
+    assert [data.label(memory) for memory in range(3)] == ["a", "x", "old"]
+    assert data.names == {1: "x", 2: "old"}
+
+
 def test_objects_that_cannot_be_looked_at_have_no_names_and_hide_no_others() -> None:
     x, y, z = (kl.zeros(1) for _ in range(3))
     gone = weakref.proxy(Hostile())

@@ -61,6 +61,15 @@ def test_arrays_are_named_by_label_variable_or_parameter() -> None:
     ]
 
 
+def test_an_array_without_a_name_has_not_that_of_another() -> None:
+    x = kl.ones(2, requires_grad=True)
+    with kl.Tape() as tape:
+        square[2](kl.ones(2, requires_grad=True), x)
+        y = kl.zeros(2, requires_grad=True)
+        square[2](x, y)
+    assert [name for name in ellipses(tape.visualize()) if "x" in name] == ["x"]
+
+
 def test_arrays_that_nothing_changes_can_be_hidden_unless_they_are_tracked() -> None:
     x, y = kl.ones(1), kl.zeros(1)
     with kl.Tape() as tape:

@@ -15,7 +15,7 @@
                                                        in loops [1, [[-1, 2.5]], "line 4, iteration 7"]
      "sweeps": 1,                                      how often `sweep` began anew
      "scopes": [["forward", 0, 4], ...],               name, first record, one behind the last
-     "names": [[0, "x"], ...],                         memory, what it is called; later rows count
+     "names": [[0, "x"], ...],                         memory, its name; later rows count for both
      "findings": [...]}
 
 A page asks for everything, or for what is new since the last request; `TapeData` reads it for drawings.  A
@@ -352,8 +352,9 @@ class TapeData:
 
     @cached_property
     def names(self) -> Mapping[int, str]:
-        """What the user calls memories, as far as they have names."""
-        return dict(self.parts["names"])
+        """What the user calls memories, as far as they have names; a name is that of the last to get it."""
+        holders = {name: memory for memory, name in self.parts["names"]}
+        return {memory: name for memory, name in dict(self.parts["names"]).items() if holders[name] == memory}
 
     def label(self, memory: int) -> str:
         """The name of a memory, that of a parameter where the user gives it none, and to no other memory."""
