@@ -196,6 +196,20 @@ def test_a_chain_through_the_host_fails_where_backward_warns(way: str, options: 
     assert bad.reason in str(caught[0].message)
 
 
+def test_what_may_have_come_by_the_host_is_a_note_beside_a_pass() -> None:
+    x = reals(4)
+    with kl.Tape() as tape:
+        y = x * x
+        z = kl.array(np.asarray(y) * np.float32(2.0))
+        loss = (x * z).sum()
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+    assert report and report.whole
+    with pytest.warns(kl.KernelWarning) as caught:
+        tape.backward(loss)
+    assert "the host made its values after" in report.whole.note
+    assert report.whole.note in str(caught[0].message)
+
+
 def test_what_the_host_only_looks_at_is_no_cut() -> None:
     x = reals(4)
     with kl.Tape() as tape:

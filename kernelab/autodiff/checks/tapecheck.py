@@ -33,6 +33,7 @@ from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import detours, passive_cuts
 from kernelab.autodiff.records.hazards import ELSEWHERE
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
+from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord
 from kernelab.autodiff.tape.finite import lost_inputs
@@ -95,7 +96,7 @@ def check_tape(
     # Its launches are right: what is left are values that it has not saved, or a cut.
     faults = [fault for fault in (_tainted(tape), _cut(tape)) if fault is not None]
     if not faults:
-        return report
+        return _with_suspicion(tape, report)
     places = {fault.record for fault in faults}
     others = [c for c in report.launches if c.record not in places]
     return replace(report, launches=tuple(sorted([*faults, *others], key=lambda c: c.record)), whole=None)
@@ -331,18 +332,37 @@ def _tainted(tape: Tape) -> LaunchCheck | None:
 
 def _cut(tape: Tape) -> LaunchCheck | None:
     """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
-    records = tuple(tape)
-    plan = BackwardPlan(records, tape.seeds or _ends(records))
+    records, plan = tuple(tape), _plan(tape)
     passive = passive_cuts(plan.steps, plan.live)
     cuts = [(k, several[0]) for k, several in passive.items()]
-    by_host = detours(tape.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)
-    position = {id(record): k for k, record in enumerate(records)}
-    cuts += [(position.get(id(cut.reader), len(records) - 1), cut) for cut in by_host if cut.is_certain]
+    cuts += [(k, cut) for k, cut in _by_host(tape, plan) if cut.is_certain]
     if not cuts:
         return None
     k, cut = min(cuts, key=itemgetter(0))
     told = cut.describe()
     return replace(_unchecked(records, k), fault="cut", reason=told.message, hint=told.hint)
+
+
+def _plan(tape: Tape) -> BackwardPlan:
+    records = tuple(tape)
+    return BackwardPlan(records, tape.seeds or _ends(records))
+
+
+def _by_host(tape: Tape, plan: BackwardPlan) -> list[tuple[int, Cut]]:
+    """The chains that pass through the host, each with the number of the record that reads what came back."""
+    cuts = detours(tape.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)
+    position = {id(record): k for k, record in enumerate(tape)}
+    return [(position.get(id(cut.reader), len(position) - 1), cut) for cut in cuts]
+
+
+def _with_suspicion(tape: Tape, report: TapeReport) -> TapeReport:
+    """The report on a tape that passes, with what may have come by the host, as the order of looks tells."""
+    cuts = _by_host(tape, _plan(tape))
+    if report.whole is None or not cuts:
+        return report
+    message = min(cuts, key=itemgetter(0))[1].describe().message
+    note = "; ".join(filter(None, [report.whole.note, message]))
+    return replace(report, whole=replace(report.whole, note=note))
 
 
 def _ends(records: Sequence[Record]) -> list[array]:
