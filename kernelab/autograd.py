@@ -113,8 +113,8 @@ def jacobian(
     component of the output, a column for each of the input, in the precision of the input.  With `sparse`,
     a matrix is found from few runs by its pattern, which is that of the branches taken, and holds its entries
     only: `tocsr()` hands them to SciPy.  ``sparse="auto"`` does so where it is less work.  Launches have the
-    shape of blocks that the function gives them, else `block_dim` and `max_blocks`.  Raises GradientError
-    where there is nothing to differentiate.
+    shape of blocks that the function gives them, else `block_dim` and `max_blocks`.  Warns where a Python
+    function computes nothing from its inputs.  Raises GradientError where there is nothing to differentiate.
 
     >>> text = "def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]"
     >>> x, y = kl.array([2.0, 3.0], requires_grad=True), kl.zeros(2)

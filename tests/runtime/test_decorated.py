@@ -1,5 +1,6 @@
 """Kernels and functions of plain Python files: decorators, their options, and kernels made by hand."""
 
+import functools
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -371,3 +372,27 @@ def test_a_default_that_the_host_took_is_the_end_of_a_chain() -> None:
         loss = kl.map(scaled, x).sum()
     with pytest.warns(KernelWarning, match="the host took a number there"):
         tape.backward(loss)
+
+
+def test_a_function_that_another_decorator_wraps_is_refused() -> None:
+    def doubling(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*given: Any, **named: Any) -> Any:
+            return 2.0 * function(*given, **named)
+
+        return wrapper
+
+    @kl.func
+    @doubling
+    def gain(v: float, by: float = 3.0) -> float:
+        return by * v
+
+    @doubling
+    def plain(v, by=3.0):  # type: ignore[no-untyped-def]
+        return by * v
+
+    assert gain(1.0) == 6.0
+    with pytest.raises(KernelSyntaxError, match=r"another decorator wraps `gain`.*\n(.*\n)*.*@kl.func alone"):
+        kl.map(gain, kl.ones(1))
+    with pytest.raises(kl.KernelError, match="the decorator @doubling is not known"):
+        kl.map(plain, kl.ones(1))

@@ -5,6 +5,7 @@ decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the
 """
 
 import ast
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -454,6 +455,7 @@ def _drop_annotations(node: ast.FunctionDef) -> None:
 
 def fix_defaults(definition: ast.FunctionDef, function: Any) -> None:
     """Write values for defaults: Python evaluates them at the def, not when kernelab lowers it."""
+    function = inspect.unwrap(function)  # whose text it is
     places, values = definition.args, function.__kwdefaults__ or {}
     pairs = zip(places.defaults, function.__defaults__ or (), strict=True)
     places.defaults = [_fixed(default, value) for default, value in pairs]

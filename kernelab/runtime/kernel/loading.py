@@ -7,10 +7,12 @@ made of the names.  Kernels of a notebook's cells are compared after each cell i
 """
 
 import ast
+import inspect
 import sys
 from collections import ChainMap, UserDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import reduce
+from types import FunctionType
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +25,7 @@ from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
 from kernelab.frontend.meaning.annotations import StructDefinition
 from kernelab.frontend.meaning.name_lookup import Constant
-from kernelab.frontend.meaning.source import annotations_of, file_of, source_of
+from kernelab.frontend.meaning.source import Places, annotations_of, file_of, source_of
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
@@ -187,6 +189,10 @@ def definition_of(
         namespace = ChainMap({**early.values}, *maps_of(namespace))
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
+            if isinstance(function, FunctionType) and inspect.unwrap(function) is not function:
+                message = f"another decorator wraps `{node.name}`, and kernels would run what it wraps"
+                hint = f"write @kl.{word} alone above the def"
+                raise KernelSyntaxError.of(message, "decorator", hint, Places(source).head(node))
             # The decorator has been evaluated already, whatever it was called there.
             node.decorator_list = [ast.copy_location(ast.Name(word), node)]
             fix_defaults(node, function)
