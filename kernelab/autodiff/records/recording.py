@@ -253,7 +253,8 @@ class Recording(Witness, Recorder):
         arguments, waiting = call.arguments, self._waiting
         memories = [arguments[i].allocation for i in positions]
         for memory in memories:
-            is_known = memory.witnesses is self._as_witness or not memory.has_witnesses()
+            witnesses = memory.witnesses
+            is_known = not witnesses or witnesses is self._as_witness or not memory.has_witnesses()
             if memory.watches.starts or not is_known or (memory in waiting and len(positions) > 1):
                 call.will_write()
                 return
