@@ -11,7 +11,7 @@ import numpy as np
 from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import Host, as_components, type_of, value_of
-from kernelab.lang.rounding import BFLOAT16, rounded, widened
+from kernelab.lang.rounding import BFLOAT16, fits, rounded, widened
 from kernelab.lang.types import Mat, Scalar, Transform, Vec
 
 
@@ -51,26 +51,14 @@ def _number(self: Scalar, value: Any = 0) -> Any:
     """The NumPy scalar of this type nearest to `value`; raises for what is not a number, or does not fit."""
     try:
         number = untraced(value) if value is not None else ""
-        if self.is_int and hasattr(number, "__array__"):  # which NumPy wraps
-            _require_range(self, number)
+        if self.is_int and hasattr(number, "__array__") and not fits(np.asarray(number), self.dtype).all():
+            raise OverflowError  # NumPy would wrap it
         result = rounded(np.float64(number), BFLOAT16)[()] if self.flavor else self.dtype.type(number)
         return follow(result, value)
     except (TypeError, ValueError):
         raise KernelTypeError.of(f"{value!r} cannot become {self}", "value", "pass a number") from None
     except OverflowError:
         raise KernelValueError.of(f"{value} does not fit {self}", "range") from None
-
-
-def _require_range(scalar: Scalar, numbers: Any) -> None:
-    """Raise OverflowError where a type of integers does not have some numbers."""
-    values, limits = np.asarray(numbers), np.iinfo(scalar.dtype)
-    if values.dtype.kind == "f":  # the largest integers of 64 bits are none of float64
-        values = np.trunc(values.astype(np.float64))
-        fits = (values >= float(limits.min)) & (values < float(limits.max) + 1.0)
-    else:
-        fits = (values >= limits.min) & (values <= limits.max)
-    if not fits.all():
-        raise OverflowError
 
 
 def made_of(type: Vec | Mat, /, *components: Any) -> Any:

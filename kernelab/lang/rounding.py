@@ -90,6 +90,15 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Numpy:
         return array.astype(np.float32).astype(dtype)
 
 
+def fits(values: Numpy, dtype: np.dtype[Any]) -> Numpy:
+    """Which of some numbers a dtype of integers has, once their fractions are cut off."""
+    limits = np.iinfo(dtype)
+    if values.dtype.kind != "f":
+        return np.asarray((values >= limits.min) & (values <= limits.max))
+    whole = np.trunc(values.astype(np.float64))  # the largest integers of 64 bits are none of float64
+    return np.asarray((whole >= float(limits.min)) & (whole < float(limits.max) + 1.0))
+
+
 def cut(values: Any, dtype: np.dtype[Any]) -> Numpy:
     """Floats as integers of a dtype, rounded towards 0: the nearest integer that there is, and 0 for NaN."""
     array, limits = np.asarray(widened(values)), np.iinfo(dtype)

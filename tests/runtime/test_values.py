@@ -427,3 +427,9 @@ def test_a_matrix_of_another_shape_and_none_are_refused() -> None:
     assert kl.mat23(np.arange(6)).shape == (2, 3)
     with pytest.raises(kl.KernelTypeError, match="cannot be the components of a vec3"):
         kl.vec3(None, 0.0, 0.0)
+
+
+def test_the_least_integer_fits_whatever_it_comes_from() -> None:
+    least = -(2**63)
+    assert kl.array([float(least)], dtype=kl.int64).list() == [least]
+    assert kl.int64(np.float64(least)) == kl.int64(np.int64(least)) == least

@@ -221,10 +221,10 @@ def _components(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int | None, ...]:
 
 
 @cache
-def _suffixes(type: Value) -> Sequence[str]:
+def _suffixes(type: Value) -> tuple[str, ...]:
     if isinstance(type, Vec) and type.n <= 4:
-        return list("xyzw"[: type.n])
-    return ["".join(map(str, position)) for position in product(*map(range, shape_of(type)))]
+        return tuple("xyzw"[: type.n])
+    return tuple("".join(map(str, position)) for position in product(*map(range, shape_of(type))))
 
 
 def _hint(hint: str, suffix: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, near, type_name
 from kernelab.host.traced import untraced
 from kernelab.host.values import refuse_mask, type_of
-from kernelab.lang.rounding import largest, require, rounded, widened
+from kernelab.lang.rounding import fits, largest, require, rounded, widened
 from kernelab.lang.structs import Struct, StructArray, layout, unfit_for_arrays
 from kernelab.lang.types import (
     BY_DTYPE,
@@ -128,10 +128,7 @@ def _outside(values: HostArray, result: HostArray, scalar: Scalar) -> HostArray:
     """Mask of numbers that changed in the conversion: outside the range of the int type, or infinite."""
     if scalar.is_float:
         return np.isinf(result) & np.isfinite(values)
-    limits = np.iinfo(scalar.dtype)
-    if values.dtype.kind == "f":
-        return ~((values > limits.min - 1.0) & (values < limits.max + 1.0))
-    return (values < limits.min) | (values > limits.max)
+    return ~fits(values, scalar.dtype)
 
 
 def _does_not_fit(number: Any, scalar: Scalar) -> KernelValueError:
