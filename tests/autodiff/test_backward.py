@@ -447,11 +447,16 @@ def test_the_buffers_of_a_backward_pass_are_freed_when_it_ends() -> None:
     x, y = kl.ones(4, requires_grad=True), kl.zeros(4, requires_grad=True)
     with kl.Tape() as tape:
         kl.copy(y, x)
+
+    def alive() -> set[int]:
+        return {id(found) for found in gc.get_objects() if isinstance(found, Adjoints)}
+
     gc.collect()
     gc.disable()
     try:
+        before = alive()  # what the error of another test has kept, for instance
         tape.backward(grads={y: kl.ones(4)})
-        assert not [found for found in gc.get_objects() if isinstance(found, Adjoints)]
+        assert alive() <= before
     finally:
         gc.enable()
 

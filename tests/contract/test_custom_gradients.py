@@ -1,6 +1,8 @@
 """A custom gradient is checked once against differences when first used; what is missing is reported."""
 
+import gc
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -169,6 +171,29 @@ def test_a_native_function_without_an_adjoint_names_the_launch() -> None:
         tape.backward(grads={y: [1, 1]})
     assert "a gradient has to pass this launch" in str(caught.value)
     assert "opaque[2](x, y)" in str(caught.value)
+
+
+OPAQUE = """
+@func_native("return x * x;")
+def product(x: float) -> float: ...
+
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = product(x[i])
+"""
+
+
+def test_the_error_of_a_missing_adjoint_keeps_no_array_of_the_launch_that_found_it() -> None:
+    def launched() -> weakref.ref[Any]:
+        x, y = kl.array([1.0], dtype=float, requires_grad=True), kl.zeros(1, requires_grad=True)
+        with kl.Tape():
+            kl.launch(square, 1, [x], [y])
+        return weakref.ref(x.allocation)
+
+    square = kl.compile(OPAQUE)["square"]
+    watch = launched()
+    gc.collect()
+    assert watch() is None
 
 
 @kl.func_native("return x * x;")

@@ -131,7 +131,8 @@ def pullback_of(
     try:
         return program.pullback(tuple(sorted(active)), groups, settled)
     except KernelTypeError as error:
-        return error  # raised where a gradient has to pass
+        # Raised where a gradient has to pass.  It outlives the caller, whose frames it must not keep.
+        return error.with_traceback(None)
 
 
 def would_reach(call: Call, positions: Collection[int], active: Collection[int]) -> bool:
