@@ -165,6 +165,22 @@ def test_what_a_module_held_before_it_was_loaded_again_is_pointed_out(
     assert notebook.run("from filling import fill, half").text == ""
 
 
+def test_autoreload_makes_a_struct_that_changed_anew(notebook: Notebook, tmp_path: Path) -> None:
+    """It sets a default that was edited on the class, unless that refuses; then the module runs again."""
+    file = tmp_path / "having.py"
+    file.write_text("import kernelab as kl\n\n@kl.struct\nclass Bag:\n    m: float = 2.0\n")
+    start = f"import os, sys\nsys.path.insert(0, {str(tmp_path)!r})\nsys.dont_write_bytecode = True\n"
+    notebook.run(start + "%load_ext autoreload\n%autoreload 2\nimport having")
+    made = notebook.run("%%kernel --quiet\ndef pack(y: array[float]):\n    y[0] = having.Bag().m").number
+    edit = f"text = open({str(file)!r}).read().replace('2.0', '5.0')\nopen({str(file)!r}, 'w').write(text)\n"
+    notebook.run(edit + f"os.utime({str(file)!r}, (2e9, 2e9))")
+    warned = notebook.run("having.Bag().m").text
+    notebook.run("%autoreload 0")
+    assert "5.0" in warned
+    assert "`pack` was compiled with an earlier `having.Bag`" in warned
+    assert f"hint: run Cell In[{made}] again" in warned
+
+
 def test_a_constant_of_the_kernels_own_cell_is_to_be_changed_there(notebook: Notebook) -> None:
     cell = notebook.run(USING.replace("\n", "\nscale = 2.0\n", 1)).number
     warned = notebook.run("scale = 3.0").text

@@ -471,3 +471,13 @@ def test_an_element_alone_is_its_struct_and_dlpack_knows_none() -> None:
 def test_a_field_may_be_called_self() -> None:
     Own = kl.compile("class Own:\n    self: float\n")["Own"]
     assert Own(self=2.0).self == 2.0
+
+
+@pytest.mark.parametrize(("name", "value"), [("m", 5.0), ("m", property(float)), ("added", 5.0)])
+def test_the_class_of_a_definition_does_not_change_beside_it(name: str, value: Any) -> None:
+    """An instance would show the class's value in place of its own, and kernels would know neither."""
+    Fixed = kl.compile("class Fixed:\n    m: float = 2.0\n")["Fixed"]
+    with pytest.raises(kl.KernelTypeError, match=f"{name} is set on the struct Fixed itself"):
+        setattr(Fixed, name, value)
+    Fixed.weight = lambda self: 9.81 * self.m
+    assert (Fixed().m, Fixed(m=3.0).m, Fixed(m=1.0).weight()) == (2.0, 3.0, 9.81)

@@ -343,7 +343,18 @@ def _gradient(value: Any) -> Any:
 
 
 class _Class(type):
-    """The type of these classes: they are pickled as their definitions."""
+    """The type of these classes: pickled as their definitions, and as little to be changed as these."""
+
+    __kernelab_struct__: Struct
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        struct = cls.__kernelab_struct__
+        is_harmless = callable(value) or hasattr(type(value), "__get__") or name.startswith("__")
+        if name == "__kernelab_struct__" or struct.index(name) is not None or not is_harmless:
+            message = f"{name} is set on the struct {struct} itself, whose definition kernels hold"
+            hint = f"change the definition and run it again, or set {name} in one of them: p.{name} = ..."
+            raise KernelTypeError.of(message, "field", hint)
+        super().__setattr__(name, value)
 
 
 def _reduced(cls: Any) -> Any:
