@@ -193,6 +193,51 @@ def test_a_step_that_is_lost_beside_an_element_is_refused(fast: bool) -> None:
     assert passes(kernel, leaf([0.0]), eps=1e-20, fast=fast)
 
 
+FLAT = """
+def bend(v: {width}):
+    return {body}
+
+@func_grad(bend, check=False)
+def adj_bend(v: {width}, adj_ret: {width}):
+    adjoint[v] += {width}(0.0) * adj_ret
+
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("width", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("body", "at", "eps"),
+    [
+        ("v * v * v", 1.0, 1e10),  # the differences cancel, and their rounding is larger than the slope
+        ("exp(-v * v)", 1.0, 100.0),  # both ends are 0
+        ("v + TYPE(1e6)", 1.0, 1e-12),  # the step is lost in the value
+        ("exp(-v * v)", 1e-8, 1e-12),
+    ],
+)
+def test_a_step_at_which_differences_say_nothing_passes_no_wrong_rule(
+    body: str, at: float, eps: float, width: str, fast: bool
+) -> None:
+    body = body.replace("TYPE", width)
+    wrong = elementwise("bend(x[i])", width, FLAT.format(width=width, body=body))
+    assert not passes(wrong, leaf([at, 2 * at, -3 * at], width), eps=eps, fast=fast)
+
+
+@BOTH
+def test_a_step_that_the_function_needs_passes_a_right_rule(fast: bool) -> None:
+    ramp = elementwise("max(x[i], float64(0.0)) + float64(1.0)", "float64")
+    assert passes(ramp, leaf([-1e-8, 1e-8]), eps=1e-9, fast=fast)  # 1e-8 beside a kink
+    assert passes(elementwise("x[i] * x[i] * x[i]", "float64"), leaf([1.0, -3.0]), eps=1e3, fast=fast)
+
+
+@BOTH
+def test_a_slope_that_small_steps_hide_is_told_where_inputs_are_tiny(fast: bool) -> None:
+    for width in ("float64", "float32"):
+        wrong = elementwise("bend(x[i])", width, FLAT.format(width=width, body="exp(-v * v)"))
+        assert not passes(wrong, leaf([1e-8, 2e-8, -3e-8], width), fast=fast)
+        assert passes(elementwise("exp(-x[i] * x[i])", width), leaf([1e-8, 2e-8, -3e-8], width), fast=fast)
+
+
 CUBE = """
 def cube(t: float64):
     return t * t * t

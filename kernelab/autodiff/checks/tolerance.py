@@ -30,9 +30,6 @@ NOISE = 1e-5
 ROUNDING = 16
 """By how many units in the last place of its terms a sum may be off."""
 
-SCATTER = 0.1
-"""By how much differences around a step scatter at most where they show a slope."""
-
 SHRINKS = 30.0
 """By how much the error falls at least with a step a hundred times smaller, if differences approach it."""
 
@@ -95,25 +92,21 @@ def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats, finest: C
         apart = [np.abs(look.numeric - pair.exact) for look in looks]
         for look, error in zip(looks, apart, strict=True):
             before = np.abs(pair.numeric - pair.exact)
-            nearer = off & (error < np.where(np.isnan(before), np.inf, before))
+            before = np.where(np.isnan(before), np.inf, before)
+            nearer = off & (error < before) & (look.highest - look.lowest <= before)
             pair.numeric = np.where(nearer, look.numeric, pair.numeric)
         falling = pairwise(apart[: len(SCALES)])
         approached = np.all([np.isfinite(a) & (b <= a / SHRINKS) for a, b in falling], axis=0)
         scattered = off & np.all([_scatters(look, pair) for look in looks], axis=0)
         if scattered.any():
             last = finest(scattered)
-            scattered &= ~_is_slope(last) | _scatters(last, pair)
+            scattered &= ~last.is_slope | _scatters(last, pair)
         pair.excused |= off & (approached | scattered)
 
 
 def _scatters(look: Look, pair: Pair) -> Any:
     margin = (look.highest - look.lowest) / 2 + ROUNDING * DOUBLE * pair.terms
     return (look.lowest - margin <= pair.exact) & (pair.exact <= look.highest + margin)
-
-
-def _is_slope(look: Look) -> Any:
-    """Where differences at a step hardly scatter, and are not 0."""
-    return look.highest - look.lowest < SCATTER * np.minimum(np.abs(look.lowest), np.abs(look.highest))
 
 
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:

@@ -7,7 +7,7 @@ vector.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from kernelab.autodiff.jacobians.differences import (
     LOWEST,
     OWN_SIZE,
     SIDED,
+    SIZES,
+    STEPS,
     Floats,
     Quotient,
     differences,
@@ -57,6 +59,12 @@ UNEVEN, STAYS = 1e-3, 0.1
 """By how much the slopes of the two sides differ at a kink, relative to their size, and by what share of that
 they may change with a smaller step."""
 
+SCATTER = 0.1
+"""By how much differences around a step scatter at most where they show a slope."""
+
+SAME = 0.01
+"""How far apart differences at two steps are at most, relative to their distance from the adjoint."""
+
 MOST_ENTRIES = 1 << 25
 """The entries of the largest matrix: with it and its like, a check takes 2 GB."""
 
@@ -73,6 +81,11 @@ class Look:
     numeric: Floats
     lowest: Floats
     highest: Floats
+
+    @property
+    def is_slope(self) -> Any:
+        """Where differences hardly scatter, and are not 0."""
+        return self.highest - self.lowest < SCATTER * np.minimum(np.abs(self.lowest), np.abs(self.highest))
 
 
 class Pair:
@@ -147,6 +160,25 @@ class Witnesses(ABC):
     def look(self, k: int, off: Any, scale: float) -> Look:
         """The differences of pair `k` at a step, at least of the entries that are `off`."""
         return Look(*(self.closer(k, off, scale, each) for each in (EXTRAPOLATED, LOWEST, HIGHEST)))
+
+    def correct_step(self, k: int, agreed: Any, eps: float) -> bool:
+        """Give entries of pair `k` that `agreed` at a step that says nothing the slope that others show.
+
+        It is too large where two smaller steps show one slope, and the adjoint is another; or so small that
+        the outputs' last digits hide that slope.  Returns whether there are such entries.
+        """
+        is_any, pair = False, self.pairs[k]
+        if not agreed.any():
+            return False
+        slopes = [self.closer(k, agreed, scale, EXTRAPOLATED) for scale in SCALES]
+        steps, sizes = (self.closer(k, agreed, SCALES[0], each) for each in (STEPS, SIZES))
+        with np.errstate(invalid="ignore", over="ignore"):
+            for scale, (wide, close) in zip(SCALES, pairwise(slopes), strict=False):
+                off = agreed & (np.abs(wide - close) <= SAME * np.abs(close - pair.exact))
+                off &= (eps > scale * steps) | (DOUBLE * sizes / eps > SAME * np.abs(close))
+                if off.any() and (off := off & self.look(k, off, scale).is_slope).any():
+                    pair.numeric, is_any = np.where(off, close, pair.numeric), True
+        return is_any
 
     def bent(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""

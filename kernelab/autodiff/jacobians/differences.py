@@ -194,6 +194,10 @@ LOWEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).min(axis=0) - _uni
 HIGHEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).max(axis=0) + _unit(y, steps))
 """The least and the largest of central differences over steps between a half and a whole one."""
 
+STEPS = Quotient((0.0,), lambda y, steps: np.broadcast_to(steps, y[0].shape))
+SIZES = Quotient((0.0,), lambda y, steps: np.abs(y[0]))
+"""The steps, and the sizes of the values that they lead away from."""
+
 
 # ------------------------------------------------------------------------------------------- through the host
 
