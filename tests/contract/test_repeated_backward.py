@@ -372,6 +372,54 @@ def test_random_programs_keep_both_promises(seed: int) -> None:
     assert math.isclose(slope, numeric, rel_tol=2e-2, abs_tol=2e-2)
 
 
+def a_part(rng: np.random.Generator) -> slice:
+    begin, step = int(rng.integers(8)), int(rng.choice([1, 1, 2, 3]))
+    return slice(begin, int(rng.integers(begin + 1, 9)), step)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_elements_that_were_read_first_add_and_those_written_first_are_replaced(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, c, y = leaf(*rng.uniform(1.0, 2.0, 8)), leaf(*rng.uniform(1.0, 2.0, 8)), result(1)
+    first = np.full(8, "none", object)
+    with kl.Tape() as tape:
+        for step in range(5):
+            part, kind = a_part(rng), str(rng.choice(["write", "write by box", "read", "read by box"]))
+            if step == 4:
+                part, kind = slice(0, 8), "read"
+            if kind.endswith("box"):
+                part = slice(0, part.stop)
+            view, count = x[part], len(range(8)[part])
+            match kind:
+                case "write":
+                    scale[count](c[:count], 3.0, view)
+                case "write by box":
+                    scale[count](c, 3.0, x)
+                case "read":
+                    weighted[count](view, view, y)
+                case _:
+                    weighted[count](x, x, y)
+            place = first[part]
+            place[place == "none"] = kind[:5]
+    tape.backward(y)
+    once = np.array(gradient(x))
+    for passes in (2, 3):
+        tape.backward(y)
+        expected = np.where(first == "write", once, passes * once)
+        np.testing.assert_allclose(gradient(x), expected, rtol=1e-6)
+
+
+def test_a_part_that_was_overwritten_first_counts_by_itself_in_contributions() -> None:
+    x, c, y = leaf(1.0, 2.0, 3.0), leaf(4.0), result(3)
+    with kl.Tape() as tape:
+        scale[1](c, 2.0, x[1:2])
+        square[3](x, y)
+    tape.backward(grads={y: kl.ones(3)})
+    assert gradient(x) == [2, 16, 6]
+    for k, slope in enumerate([2, 16, 6]):
+        assert kl.contributions(tape, x, k, grads={y: kl.ones(3)}).total == slope
+
+
 def test_the_gradient_of_a_result_of_custom_vjp_is_replaced() -> None:
     square = kl.func.custom_vjp(lambda x: x.numpy() ** 2, lambda x, y, bar: 2 * x.numpy() * bar.numpy())
     x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)

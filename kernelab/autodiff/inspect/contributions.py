@@ -284,7 +284,8 @@ class _Sweep:
 
     def end(self, plan: BackwardPlan) -> int:
         """The first record that reads the element: after it, its gradient is published."""
-        published = ((i, one) for i, one in plan.publications() if one.elements.overlaps(self.element))
+        published = [(i, one) for i, one in plan.publications() if one.elements.overlaps(self.element)]
+        published = [(i, one) for i, one in published if not any(map(self.element.overlaps, one.kept))]
         reading = [(i, one.is_input) for i, one in published]
         if not reading:
             return len(self.records)

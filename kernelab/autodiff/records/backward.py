@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_change, is_apart
-from kernelab.autodiff.records.coverage import WHOLE, History, box_in
+from kernelab.autodiff.records.coverage import WHOLE, History, are_all, box_in
 from kernelab.autodiff.records.cuts import (
     detours,
     distinct,
@@ -56,11 +56,15 @@ Values = HostArray | array | None
 
 
 class Publication(NamedTuple):
-    """Elements of `source` whose gradient is published, and whether they are an input, where it is added."""
+    """Elements of `source` whose gradient is published, and whether they are an input, where it is added.
+
+    Of an input that was overwritten in parts before it was read, these are `kept` as they are.
+    """
 
     elements: array
     is_input: bool
     source: array
+    kept: Sequence[array] = ()
 
 
 class BackwardPlan:
@@ -157,9 +161,12 @@ class BackwardPlan:
         box = WHOLE if is_input else box_in(self.records[i], "read", k)
         if box is WHOLE and source.is_whole:
             # Nothing that happens to this memory later is published.
-            is_new = entry is None or (is_input and not entry.has_written(source))
             self._histories[memory] = None
-            self._publish(i, tuple.__new__(Publication, (source, is_new, source)))
+            if entry is None or (entry.__class__ is tuple and entry[0].is_whole and _is_all(*entry[1])):
+                self._publish(i, tuple.__new__(Publication, (source, entry is None, source, ())))
+            else:
+                written = (entry if entry.__class__ is History else History(entry)).written(source)
+                self._publish_parts(i, source, source, written)
             return
         history = self._history(memory)
         if source.packed in history.whole or box is None:
@@ -167,10 +174,20 @@ class BackwardPlan:
         if box is not WHOLE:
             read = history.read_box(source, box)
             if read is not None:
-                self._publish(i, Publication(*read, source))
+                self._publish_parts(i, read, source, history.written(read))
             return
         history.whole.add(source.packed)
-        self._publish(i, Publication(source, not history.has_written(source), source))
+        self._publish_parts(i, source, source, history.written(source))
+
+    def _publish_parts(self, i: int, elements: array, source: array, written: Sequence[array]) -> None:
+        """Publish the gradients of elements that are read first by record `i`, and were `written` in parts.
+
+        That of what was written is the one after the record; the others are inputs.
+        """
+        if written:
+            self._publish(i, Publication(elements, False, source))
+        if not written or (elements.allocation not in self.replaced and not are_all(written, elements)):
+            self._publish(i, Publication(elements, True, source, written))
 
     def _history(self, memory: Allocation) -> "History":
         """The reads and writes of a memory of which no array has been read as a whole."""
@@ -223,9 +240,9 @@ class BackwardPlan:
             i = next(i for i, step in enumerate(self.steps) if any(map(seed.overlaps, step.read)))
             self._publish(i, Publication(seed, True, seed))
         inputs: set[Allocation] = set()
-        for _, (elements, _, _) in self.inputs:
+        for _, (elements, _, _, kept) in self.inputs:
             memory = elements.allocation
-            if memory in inputs or memory.folded or not elements.is_whole:
+            if memory in inputs or memory.folded or kept or not elements.is_whole:
                 self.mixed.add(memory)
             inputs.add(memory)
         self.mixed |= inputs.intersection([elements.allocation for elements in self.before])
@@ -265,6 +282,11 @@ class BackwardPlan:
     def published(self) -> list[array]:
         """The arrays whose gradients are published, some of them perhaps in several parts."""
         return [*self.before, *(one.elements for _, one in self.publications())]
+
+
+def _is_all(record: Record, k: int) -> bool:
+    """Whether a record has written all elements of its k-th array."""
+    return box_in(record, "written", k) is WHOLE
 
 
 # --------------------------------------------------------------------------------------------------- check
@@ -439,6 +461,7 @@ def publish(elements: array, adjoints: Adjoints) -> None:
 def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
     """Add the adjoints of the inputs to what their gradients held before; several may share a gradient."""
     groups: dict[Allocation, list[array]] = {}
+    kept = {one.elements: one.kept for _, one in plan.inputs if one.kept}
     for _, publication in plan.inputs:
         memory = publication.elements.allocation
         if memory.adjoint is None and memory.missing is not None and memory not in plan.on_the_way:
@@ -452,7 +475,10 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
             if memory.adjoint in added_to:
                 plan.held |= {elements: _gradient_now(elements) for elements in inputs}
             for elements in inputs:
+                parts = [(part, _gradient_now(part)) for part in kept.get(elements, ())]
                 _publish_sum(elements, plan.held[elements], adjoints)
+                for part, values in parts:
+                    _put_back(part, values)
         if memory.adjoint is not None:
             added_to.add(memory.adjoint)
 
@@ -489,6 +515,19 @@ def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
         return
     np.add(before, 0 if bar is None else bar.seen(), out=target.host())
     gradient.publish()
+
+
+def _put_back(elements: array, values: Values) -> None:
+    """Set the gradient of some elements to what it was."""
+    if values is None:
+        return
+    gradient = about_to_change(elements)
+    target = elements.twin(gradient)
+    if isinstance(values, array):
+        transfer(target, values, "assign")
+    else:
+        target.host()[...] = values
+        gradient.publish()
 
 
 def _gradient_now(elements: array) -> Values:

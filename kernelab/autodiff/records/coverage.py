@@ -1,11 +1,14 @@
 """Coverage of arrays by boxes of indices: what the records of a tape have read and written of them."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
 
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.passes.access.access_regions import Axis, Box
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import itemsize
 from kernelab.runtime.launch.footprint import box_and_whole, part
 
 MOST = 64
@@ -77,6 +80,31 @@ def _continued(low: Axis, high: Axis) -> Axis | None:
     return first, (last - first) // step + 1, step
 
 
+def are_all(parts: Sequence[array], elements: array) -> bool:
+    """Whether all elements of an array are in some parts of the same memory."""
+    if sum(_nbytes(one) for one in parts) < _nbytes(elements):
+        return False
+    if elements.is_contiguous and all(one.is_contiguous for one in parts):
+        end = elements.offset
+        for begin, length in sorted((one.offset, _nbytes(one)) for one in parts):
+            end = max(end, begin + length) if begin <= end else end
+        return end >= elements.offset + _nbytes(elements)
+    marks = np.zeros(elements.allocation.nbytes, np.bool_)
+    for one in parts:
+        _bytes_in(marks, one)[...] = True
+    return bool(_bytes_in(marks, elements).all())
+
+
+def _nbytes(elements: array) -> int:
+    return elements.size * itemsize(elements.dtype)
+
+
+def _bytes_in(marks: np.ndarray[Any, Any], elements: array) -> np.ndarray[Any, Any]:
+    """The marks of the bytes of an array, of those of its memory."""
+    shape, strides = (*elements.shape, itemsize(elements.dtype)), (*elements.strides, 1)
+    return np.ndarray(shape, marks.dtype, marks, elements.offset, strides)
+
+
 # ---------------------------------------------------------------------------------------------------- pieces
 
 
@@ -115,6 +143,12 @@ class Written:
         self._writes = writes
         self._boxes = Coverage()
         self._whole = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it has been written."""
+        self.parts()
+        return self._whole
 
     def parts(self) -> list[array]:
         """The parts that have been written."""
@@ -162,21 +196,22 @@ class History:
         else:
             entry[1].append((record, k))
 
-    def has_written(self, source: array) -> bool:
-        """Whether an array has been written of which `source` has some elements."""
+    def written(self, source: array) -> list[array]:
+        """The parts that have been written of which `source` has some elements."""
         if source.packed in self._writes:
-            return True
-        return any(target.overlaps(source) for target, _ in self._writes.values())
+            mine = self._parts_of(source.packed)
+            if mine.is_whole:
+                return [mine.target]
+        parts = [one for packed in self._writes for one in self._parts_of(packed).parts()]
+        return [one for one in parts if one.overlaps(source)]
 
-    def read_box(self, source: array, box: Box) -> tuple[array, bool] | None:
-        """Count that a box is read; its elements and whether they are input, None if it was read before."""
+    def read_box(self, source: array, box: Box) -> array | None:
+        """Count that a box is read; its elements, None if it was read before."""
         read = self._boxes.setdefault(source.packed, Coverage())
         if read.covers(box):
             return None
         read.add(box)
-        elements = part(source, box)
-        parts = (one for packed in self._writes for one in self._parts_of(packed).parts())
-        return elements, not any(map(elements.overlaps, parts))
+        return part(source, box)
 
     def unread(self) -> Iterator[array]:
         """The parts that were written and not read: their gradients are the cotangents."""
