@@ -503,14 +503,23 @@ def test_a_copy_is_as_unwritten_as_what_it_copies_wherever_it_is_made(
     [
         lambda f, x: kl.func.grad(f)(x),
         lambda f, x: kl.func.vjp(f, x),
-        lambda f, x: kl.func.jvp(f, (x,), (x,)),
+        lambda f, x: kl.func.jvp(f, (x,), (kl.ones(3),)),
+        lambda f, x: kl.func.jacfwd(f)(x),
+        lambda f, x: kl.func.jacrev(f)(x),
+        lambda f, x: kl.func.hessian(f)(x),
+        lambda f, x: kl.func.hvp(f, (x,), (kl.ones(3),)),
+        lambda f, x: kl.autograd.jacobian(f, inputs=[x]),
+        lambda f, x: kl.autograd.jacobian(f, inputs=[x], sparse=True),
+        lambda f, x: kl.autograd.jacobian_fd(f, inputs=[x]),
+        lambda f, x: kl.autograd.gradcheck(f, inputs=[x], show_summary=False),
+        lambda f, x: kl.autograd.taylor_test(f, inputs=[x], show_summary=False),
     ],
 )
 def test_so_is_the_copy_that_a_transform_makes_of_an_argument(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kl.config, "check", "full")
-    begun = kl.empty(3)
+    begun = kl.empty(3, requires_grad=True)
     begun[:2] = 1.0
     run(lambda x: x[:2].sum(), begun)
     with pytest.raises(kl.KernelValueError, match=r"reads .*\[2\], which nobody has written"):

@@ -479,6 +479,8 @@ class Base(Level):
         target, values = dest.host(), src.host()
         if not add:
             target[...] = values.copy() if np.may_share_memory(target, values) else values
+            if src.allocation.unwritten:
+                src.allocation.unwritten.copied(dest, src)
             return
         repeated = [k for k, stride in enumerate(target.strides) if stride == 0 and target.shape[k] > 1]
         if repeated:  # one element stands for several: it gets what goes to all of them

@@ -405,6 +405,10 @@ def duplicate_of(memory: Allocation) -> Allocation:
     """New memory on the same device with a copy of the bytes."""
     copy = allocate(memory.nbytes, cleared=False, beside=memory)
     copy_bytes(copy, 0, memory, 0, memory.nbytes)
+    if memory.unwritten:
+        memory.unwritten.duplicated(copy)
+    elif memory.unwritten is False and not memory.version:
+        copy.unwritten = False
     return copy
 
 

@@ -73,6 +73,10 @@ class Unwritten:
         of_dest._bytes_of(dest)[...] = self._bytes_of(source).copy()
         of_dest._end_if_written()
 
+    def duplicated(self, copy: Allocation) -> None:
+        """`copy` has the bytes of the memory: as many of them are unwritten."""
+        Unwritten(copy, all_of_it=False)._bytes[...] = self._bytes
+
     def clear_in(self, copy: Allocation) -> None:
         """Set to zero in a copy of the memory what nobody has written."""
         np.frombuffer(copy.buffer(), np.uint8)[self._bytes] = 0
