@@ -333,7 +333,7 @@ def _tainted(tape: Tape) -> LaunchCheck | None:
 def _cut(tape: Tape) -> LaunchCheck | None:
     """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
     records, plan = tuple(tape), _plan(tape)
-    passive = passive_cuts(plan.steps, plan.live)
+    passive = passive_cuts(plan.steps, plan.live, plan.in_place)
     cuts = [(k, several[0]) for k, several in passive.items()]
     cuts += [(k, cut) for k, cut in _by_host(tape, plan) if cut.is_certain]
     if not cuts:

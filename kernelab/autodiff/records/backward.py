@@ -19,8 +19,10 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_change, is_apart
 from kernelab.autodiff.records.coverage import WHOLE, History, are_all, box_in
 from kernelab.autodiff.records.cuts import (
+    carriers_in_place,
     detours,
     distinct,
+    ends_chain,
     leads_nowhere,
     passive_cuts,
     refuse_latecomers,
@@ -75,8 +77,9 @@ class BackwardPlan:
     `inputs`, each with the record that reads it first.  These add up, except in `replaced` memory.  `mixed`
     memory has other gradients, too: there the sweep begins with a copy of what is `held`.  Adjoints of memory
     that is `retired` with a record are dropped after it, unless they are `shared`: then nothing is published.
-    `first` has the first record that touches a memory.  At a level, memory with adjoints has `started`, and
-    all that records reach takes part, whether it requires gradients or not.
+    `first` has the first record that touches a memory.  Memory without gradients through which adjoints pass
+    all the same, as launches change it `in_place`, is on the way, too.  At a level, memory with adjoints has
+    `started`, and all that records reach takes part, whether it requires gradients or not.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class BackwardPlan:
         self.held: dict[array, Values] = {}
         self.retired: dict[int, list[Allocation]] = {}
         self.computes_passive = False
+        self.in_place: Collection[Allocation] = ()
         self.narrow: NarrowSums | None = None
         self.first: dict[Allocation, int] = {}
         self.leaving: set[Record] = set()
@@ -206,11 +210,14 @@ class BackwardPlan:
     def _look_back(self, takes_all: bool) -> None:
         """Follow the adjoints from the last record to the first, without computing any."""
         needed, live, reached = self.on_the_way, self.live, self.reached
+        if self.computes_passive and not takes_all:
+            self.in_place = carriers_in_place(self.steps)
+        in_place = self.in_place
         types: dict[int, array] = {}  # there is one object for each type of arrays
         for i in range(len(self.steps) - 1, -1, -1):
             step = self.steps[i]
             for target in step.written:
-                if target.allocation in needed:
+                if target.allocation in needed and not (in_place and ends_chain(step.record)):
                     break
             else:
                 if not step.record.may_begin:
@@ -221,6 +228,8 @@ class BackwardPlan:
                 if takes_all or source.allocation.requires_grad:
                     needed.add(source.allocation)
                     reached.append(source)
+                elif source.allocation in in_place and isinstance(step.record, LaunchRecord):
+                    needed.add(source.allocation)
         if any(key not in WITHOUT_HALVES and has_halves(source.type) for key, source in types.items()):
             self.narrow = narrow_sums(self.steps, live, self.replaced)
 
@@ -314,7 +323,7 @@ def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
     """The places among the records and on the host where chains of gradients end."""
     if recording.is_plain and not plan.computes_passive:
         return []
-    passive = passive_cuts(plan.steps, plan.live)
+    passive = passive_cuts(plan.steps, plan.live, plan.in_place)
     return [
         *(cut for i in sorted(passive, reverse=True) for cut in passive[i]),
         *switched_off(plan.steps, plan.live),

@@ -36,14 +36,22 @@ from kernelab.runtime.memory.memory import Allocation
 # ------------------------------------------------------------------------------ no requires_grad between
 
 
-def passive_cuts(steps: Sequence[Step], live: Collection[int]) -> dict[int, list[Cut]]:
-    """Reads by live records of arrays without gradients that were computed from arrays with gradients."""
+def passive_cuts(
+    steps: Sequence[Step], live: Collection[int], in_place: Collection[Allocation] = ()
+) -> dict[int, list[Cut]]:
+    """Reads by live records of arrays without gradients that were computed from arrays with gradients.
+
+    Adjoints pass those that launches change `in_place`, where they reach them.
+    """
     carrying: Carrying = {}
     by_record: dict[int, list[Cut]] = {}
     if all(target.allocation.requires_grad for step in steps for target in step.written):
         return by_record
     for i, step in enumerate(steps):
         carried, reader = _carry(step, carrying), step.record
+        if in_place and isinstance(reader, LaunchRecord):
+            passed = {source.allocation for source in step.reached}.intersection(in_place)
+            carried = [one for one in carried if one[0].allocation not in passed]
         cuts = [_passive(*one, reader) for one in carried if i in live and reader.would_reach(one[0])]
         if cuts:
             by_record[i] = cuts
@@ -93,16 +101,36 @@ def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Col
     return carried
 
 
+def carriers_in_place(steps: Sequence[Step]) -> Collection[Allocation]:
+    """The memory without gradients that carries such values, and that launches change as they read it.
+
+    Their adjoints take its adjoint from launch to launch.
+    """
+    launches = (step for step in steps if isinstance(step.record, LaunchRecord))
+    changed = {one.allocation for step in launches for one in step.reached if not one.requires_grad}
+    if not changed:
+        return ()
+    carrying: Carrying = {}
+    found = set[Allocation]()
+    for step in steps:
+        _carry(step, carrying)
+        found |= changed.intersection(carrying)
+    return found
+
+
+def ends_chain(record: Record) -> bool:
+    """Whether a record is a clone without gradients, which is how one says that a chain is to end."""
+    return isinstance(record, CopyRecord) and record.how == "clone" and not record.dest.requires_grad
+
+
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     """The carriers that a step reads, with the records that computed them; updates `carrying` by the step."""
     passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
     carried = [(source, carrying[source.allocation]) for source in passed]
     depends = carried or _late(step.record) or any(source.requires_grad for source in step.reached)
     begin = next((producer for _, producer in carried if _late(producer)), step.record)
-    # Cloning without gradients is how one says that a chain is to end.
-    detaches = isinstance(step.record, CopyRecord) and step.record.how == "clone"
     for target in step.written:
-        if depends and not target.requires_grad and not detaches:
+        if depends and not target.requires_grad and not ends_chain(step.record):
             carrying.setdefault(target.allocation, begin)
         elif isinstance(step.record, CopyRecord | OverwriteRecord):
             carrying.pop(target.allocation, None)
