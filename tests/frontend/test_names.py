@@ -61,6 +61,30 @@ def test_a_name_outside_of_the_kernel_stands_for_its_value(expression: str, valu
     assert stored(expression, **names) == pytest.approx(value, rel=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("imported", "expression", "value"),
+    [
+        ("from math import sin", "sin(1.0)", math.sin(1.0)),
+        ("from math import exp as e", "e(1.0)", math.e),
+        ("from numpy import arctan2, maximum", "arctan2(1.0, maximum(2.0, 1.0))", math.atan2(1, 2)),
+        ("from numpy import round", "round(2.5)", 2.0),
+    ],
+)
+def test_a_function_imported_by_its_name_means_what_it_does_with_the_name_of_its_module(
+    imported: str, expression: str, value: float
+) -> None:
+    body = function(f"{imported}\ndef kernel(x: array[float64]):\n    x[0] = {expression}\n").body
+    store = body.stmts[-1]
+    assert isinstance(store, Store) and isinstance(store.value, Const)
+    assert store.value.value == pytest.approx(value, rel=1e-15)
+
+
+def test_one_imported_in_the_notebook_does_too_and_what_has_another_meaning_is_refused() -> None:
+    assert stored("power(2.0, 3.0)", power=np.power) == 8.0
+    told = error("from numpy import sign\ndef kernel(x: array[float64]):\n    x[0] = sign(x[1])\n")
+    assert "numpy.sign has no meaning in a kernel: it is 0 at 0" in told.message
+
+
 def test_a_word_of_the_language_is_not_hidden_by_a_number_of_the_notebook() -> None:
     assert (
         function("def kernel(x: array[vec3], o: array[float]):\n    o[0] = length(x[0])\n", length=5).name

@@ -7,6 +7,7 @@ words of the language; numbers, small NumPy arrays of the notebook.
 import ast
 import operator
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum, EnumType
 from functools import lru_cache
@@ -169,7 +170,8 @@ class Scope:
             defined = self.cell[name]
             return FunctionRef(own(defined.function)) if isinstance(defined, FunctionRef) else defined
         if name in self.assigned:
-            return self._value(name, self.assigned[name], may_change=False)
+            value = self.assigned[name]
+            return self._imported(value) or self._value(name, value, may_change=False)
         words = language()
         if name in self.namespace:
             meaning = meaning_of(name, self.namespace[name])
@@ -182,7 +184,8 @@ class Scope:
         if name in words:
             return words[name]
         if name in self.namespace:
-            return self._value(name, self.namespace[name])
+            value = self.namespace[name]
+            return self._imported(value) or self._value(name, value)
         shaped = type_named(name)
         if shaped is not None:
             return TypeRef(shaped)
@@ -236,6 +239,15 @@ class Scope:
         known = library or _is_of(module.module, ("random",))
         hint = (OF_MODULES.hint(name) or NAMES.hint(name) if known else "") or _instead(value)
         raise Unknown(f"{full} has no meaning in a kernel", hint)
+
+    def _imported(self, value: Any) -> Meaning | None:
+        """The meaning of a function that was imported by its name from NumPy, `math` or their kin."""
+        home, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+        module = sys.modules.get(home) if isinstance(home, str) else None
+        is_function = callable(value) and not isinstance(value, type) and isinstance(name, str)
+        if module is None or not is_function or not _is_of(module, LIBRARIES) or not hasattr(module, name):
+            return None
+        return self._foreign(ModuleRef(module.__name__, module), name)
 
     def note(self, name: str, value: Any) -> None:
         """Note that what is compiled depends on what a name around the cell holds."""
