@@ -243,11 +243,12 @@ class Scope:
     def _imported(self, value: Any) -> Meaning | None:
         """The meaning of a function that was imported by its name from NumPy, `math` or their kin."""
         home, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
-        module = sys.modules.get(home) if isinstance(home, str) else None
-        is_function = callable(value) and not isinstance(value, type) and isinstance(name, str)
-        if module is None or not is_function or not _is_of(module, LIBRARIES) or not hasattr(module, name):
+        if not callable(value) or isinstance(value, type) or not isinstance(home, str):
             return None
-        return self._foreign(ModuleRef(module.__name__, module), name)
+        module = sys.modules.get(home)
+        if module is None or not _is_of(module, LIBRARIES) or not isinstance(name, str):
+            return None
+        return self._foreign(ModuleRef(module.__name__, module), name) if hasattr(module, name) else None
 
     def note(self, name: str, value: Any) -> None:
         """Note that what is compiled depends on what a name around the cell holds."""
