@@ -37,6 +37,16 @@ def label_of(filename: str) -> str:
     return filename if filename.startswith("<") else PurePath(filename).name
 
 
+_OUR_NAME = re.compile(r"(?<![\w.])kl\.(?=\w)")
+
+
+def as_imported(text: str) -> str:
+    """A message with the name that the notebook or script has given to the package: ``wp.`` for ``kl.``."""
+    package = sys.modules["kernelab"]
+    names = [name for name, value in list(vars(sys.modules["__main__"]).items()) if value is package]
+    return text if "kl" in names or not names else _OUR_NAME.sub(f"{names[0]}.", text)
+
+
 def shown_type(value: object) -> type:
     """The type that a message names: of numbers with origins, that of the numbers that they stand for."""
     return getattr(type(value), "_stands_for", type(value))
@@ -170,6 +180,9 @@ class Diagnostic:
     changes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if "kl." in self.message or "kl." in self.hint:
+            object.__setattr__(self, "message", as_imported(self.message))
+            object.__setattr__(self, "hint", as_imported(self.hint))
         if "«" in self.hint:
             object.__setattr__(self, "changes", tuple(_MARKED.findall(self.hint)))
             object.__setattr__(self, "hint", _MARKED.sub(_shown, self.hint).strip())

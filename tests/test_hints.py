@@ -1,6 +1,7 @@
 """The tables of hints: what they say to write is there."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -44,3 +45,24 @@ def test_what_numpy_has_is_written_with_numpy(name: str) -> None:
             getattr(owner, name)
     with pytest.raises(kl.KernelAttributeError, match=r"has no ndarray\n  hint: did you mean array\?"):
         _ = kl.ndarray  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("names", "written"),
+    [(["wp"], "wp"), (["kernelab"], "kernelab"), (["wp", "kl"], "kl"), ([], "kl")],
+)
+def test_a_message_calls_the_package_as_the_program_does(
+    names: list[str], written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("kl", "wp", "kernelab"):
+        monkeypatch.delattr(sys.modules["__main__"], name, raising=False)
+    for name in names:
+        monkeypatch.setattr(sys.modules["__main__"], name, kl, raising=False)
+    with pytest.raises(
+        AttributeError, match=f"transforms are in {written}[.]func\n  hint: write {written}[.]func"
+    ):
+        kl.grad  # type: ignore[attr-defined] # noqa: B018
+    with pytest.raises(
+        kl.KernelTypeError, match=rf"hint: convert one of them: x[.]astype\({written}[.]float64\)"
+    ):
+        kl.ones(2) + kl.ones(2, dtype=kl.float64)
