@@ -271,3 +271,31 @@ def test_functions_get_arrays_of_their_own() -> None:
     doubled = kl.compile(text)["k"]
     kl.teach.check(doubled, doubled_in_place, dim=2, inputs=points[1:], outputs=[kl.zeros(2)])
     assert [list(each) for each in points] == [[1.0, 2.0]] * 2
+
+
+def test_one_hint_may_stand_alone() -> None:
+    with pytest.raises(kl.teach.NotYet, match=r"hint: the chain rule$"):
+        kl.teach.check(1.0, 2.0, hints="the chain rule", name="one hint")
+
+
+def test_a_function_that_takes_other_arguments_is_told_how_it_is_called() -> None:
+    def of_two(x: float, y: float) -> float:
+        return x * y
+
+    def of_one(x: float) -> float:
+        return x
+
+    with pytest.raises(
+        kl.teach.NotYet, match="of_two is called with 1 argument here: missing a required argument: 'y'"
+    ):
+        kl.teach.check(of_two, of=of_one, at=[1.0])
+    with pytest.raises(kl.KernelValueError, match="the function to compare with is called with 1 argument"):
+        kl.teach.check(of_one, of=of_two, at=[1.0])
+    with pytest.raises(kl.KernelValueError, match="the function to compare with is called with 1 argument"):
+        kl.teach.check(of_one, of_two, at=[1.0])
+    with pytest.raises(
+        kl.KernelValueError, match=r"(?s)the reference is called with 1 argument.*hint: it takes the inputs"
+    ):
+        kl.teach.check(double, of_two, dim=2, inputs=[kl.ones(2)], outputs=[kl.zeros(2)])
+    with pytest.raises(kl.KernelValueError, match="of= is a function, and the text 'x' is none"):
+        kl.teach.check(of_one, of="x", at=[1.0])  # type: ignore[arg-type]

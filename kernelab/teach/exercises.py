@@ -3,6 +3,7 @@
 What is right it asks of differences, or of a reference that the exercise gives.
 """
 
+import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from kernelab import hooks
 from kernelab.autodiff.jacobians.differences import SHIFTS, extrapolated
 from kernelab.autograd import jacobian_fd
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelError, KernelValueError, counted
+from kernelab.errors import KernelError, KernelValueError, counted, name_of
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
@@ -58,7 +59,7 @@ def check(
     dim: Any = None,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
-    hints: Sequence[str] = (),
+    hints: Sequence[str] | str = (),
     name: str = "",
     tolerance: float = 1e-3,
 ) -> None:
@@ -83,6 +84,7 @@ def check(
     """
     __tracebackhide__ = True  # IPython shows the frames of the user
     name = name or getattr(answer, "__name__", "") or getattr(answer, "name", "") or "the answer"
+    hints = (hints,) if isinstance(hints, str) else hints
     stage = (name, *hints)
     if _is_blank(answer):
         raise _blank(name, hints)
@@ -166,6 +168,8 @@ def _comparisons(
     if not callable(answer):
         message = f"functions are compared at points, and {described(answer)} is none"
         raise _unclear(message, "write the name of the function: check(slope, of=f, at=[0.5, 2.0])")
+    if of is not None and not callable(of):
+        raise _unclear(f"of= is a function, and {described(of)} is none", "write of=lambda x: x * x")
     given = [at] if isinstance(at, int | float | np.generic) else list(at)
     if not given:
         raise _unclear("there is no point to compare at", "write at=[0.5, 2.0]")
@@ -173,12 +177,29 @@ def _comparisons(
     compared = []
     for one in given:
         point = one if isinstance(one, tuple) else (one,)
+        _require_call(expected if of is None else of, len(point), "the function to compare with")
         needed = expected(*_own(point)) if of is None else _slopes(of, point)
         place = ", ".join(map(_given, point))
         if of is not None and not all(np.isfinite(leaf).all() for leaf in _leaves(needed)):
             raise _unclear(f"differences of the function at {place} are not finite", "take other points")
+        _require_call(answer, len(point), "")
         compared.append(_Comparison(f"at {place} it is ", answer(*_own(point)), needed, source))
     return compared
+
+
+def _require_call(f: Callable[..., Any], count: int, which: str) -> None:
+    """Raises where a function does not take so many arguments: NotYet for an answer, which is not `which`."""
+    try:
+        inspect.signature(f).bind(*range(count))
+    except ValueError:
+        return  # it does not say what it takes
+    except TypeError as problem:
+        message = f"{which or name_of(f)} is called with {counted(count, 'argument')} here: {problem}"
+        if which == "the reference":
+            raise _unclear(message, "it takes the inputs, as NumPy arrays") from None
+        if which:
+            raise _unclear(message, "a point of several arguments is a tuple: at=[(0.5, 2.0)]") from None
+        raise NotYet.of(message, "exercise", "let it take the arguments that the exercise names") from None
 
 
 def _slopes(f: Callable[..., Any], point: tuple[Any, ...]) -> Any:
@@ -229,6 +250,7 @@ def _written(by: Any, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -
         launch(by, dim=dim, inputs=ins, outputs=outs, record_tape=False)
         pairs = zip(outs, before, strict=True)
         return [None if x.allocation.version == version else x.numpy() for x, version in pairs]
+    _require_call(by, len(inputs), "the reference")
     returned = by(*(x.numpy() if isinstance(x, array) else x for x in _own(inputs)))
     return list(returned) if isinstance(returned, tuple) else [returned]
 
