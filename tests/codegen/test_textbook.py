@@ -164,7 +164,9 @@ def test_a_custom_derivative_is_one_share() -> None:
     kernel = kl.compile(SURROGATE)["uses"]
     lines = [line.text.strip() for line in kernel.textbook(["x", "y"]).adjoint.lines]
     assert any("3.0" in line for line in lines), "\n".join(lines)
-    assert kernel.textbook(["x"]).adjoint.lines[0].text.startswith("def uses_adjoint(")
+    only_x = str(kernel.textbook("x"))
+    assert only_x == str(kernel.textbook(["x"]))
+    assert "x_bar[i] += " in only_x and "y_bar[i] = 0.0" in only_x
 
 
 def test_a_function_has_seeds_and_yields_the_cotangents_of_its_parameters() -> None:

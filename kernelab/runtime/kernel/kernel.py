@@ -356,7 +356,8 @@ class Kernel(KernelHints, Displayed):
     def textbook(self, active: Iterable[str] | None = None) -> "Derivation":
         """The derivatives with respect to the named parameters, or by all, as textbooks write them.
 
-        Raises KernelError where there is no adjoint.
+        Of those not named only what the kernel writes has a cotangent.  Raises KernelError where there is
+        no adjoint.
         """
         from kernelab.codegen.listing.listing import Derivation, listing  # which no launch needs
         from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
@@ -369,7 +370,9 @@ class Kernel(KernelHints, Displayed):
                 message = f"{self.name} has no parameter {name} to differentiate by"
                 hint = near(name, known, f"it has {', '.join(names_of_floats) or 'none'}")
                 raise KernelTypeError.of(message, "derivative", hint, self.span)
-        names = self.program.names(self.positions(chosen))
+        # What the kernel writes is varied, too: its cotangents are what the sweep begins with.
+        results = {self.plan.parameters[k].name for k in self.plan.written}.intersection(names_of_floats)
+        names = self.program.names(self.positions([*chosen, *results]))
         running = listing(self.vjp(names).adjoint)
         adjoint = textbook_adjoint(self.calling, names)
         try:
