@@ -27,6 +27,34 @@ def test_a_loss_without_requires_grad_is_refused() -> None:
         tape.backward(y)
 
 
+def test_a_loss_of_arrays_without_gradients_names_them() -> None:
+    x, y = kl.ones(2), kl.zeros(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        loss = y.sum()
+    with pytest.raises(kl.TapeError, match=r"create what you differentiate by.* of `x`, `y`"):
+        tape.backward(loss)
+
+
+def _squared(x: kl.array) -> kl.array:
+    hidden = kl.zeros_like(x, requires_grad=False)
+    square[x.size](x, hidden)
+    return hidden
+
+
+def test_an_array_of_a_function_that_has_returned_goes_by_its_parameter() -> None:
+    x = leaf(1)
+    with kl.Tape() as tape:
+        loss = (_squared(x) * 2.0).sum()
+    with pytest.raises(kl.TapeError, match="create the argument `y` of the launch of `square` with"):
+        tape.backward(loss)
+    y = result()
+    with kl.Tape() as tape:
+        square[1](_squared(x), y)
+    with pytest.raises(kl.TapeError, match="flows through the argument `y` of the launch of `square`, read"):
+        tape.backward(y)
+
+
 def test_a_loss_that_the_tape_did_not_see_is_refused() -> None:
     x, y, other = leaf(1), result(), result()
     tape = kl.Tape()

@@ -255,7 +255,7 @@ def _begun_with(outputs: Iterable[Variable]) -> list[Variable]:
 def _borrowed(kernel: Kernel, values: list[Any]) -> dict[str, Any]:
     """The arguments by the names of the parameters; NumPy arrays as arrays, without a copy."""
     if len(values) != len(kernel.plan.parameters):
-        raise wrong_count(kernel.name, kernel.plan.parameters, len(values), kernel.span)
+        raise wrong_count(kernel.name, kernel.plan.parameters, values, kernel.span)
     named: dict[str, Any] = {}
     for param, value in zip(kernel.primal.params, values, strict=True):
         borrowed = isinstance(param.type, Array) and isinstance(value, np.ndarray)

@@ -73,9 +73,9 @@ def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
                 f"clone(..., requires_grad=False) of {name}",
                 related=(Related(f"{consumer.title} reads {called(elements)} here:", consumer.place.span),),
             )
+        name = called_in(producer, elements, "an array")
         return Diagnostic(
-            f"no gradient flows through {called(elements)}, read by {consumer.title}: "
-            "it does not require gradients",
+            f"no gradient flows through {name}, read by {consumer.title}: it does not require gradients",
             consumer.place.span,
             "cut",
             hint="create it with requires_grad=True; if the gradient is meant to end there, pass "
@@ -84,6 +84,14 @@ def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
         )
 
     return Cut(consumer.place, ("passive", elements.allocation), describe)
+
+
+def called_in(record: Record, elements: array, otherwise: str) -> str:
+    """The name of an array in a message: the user's, or else that of a parameter of the user's kernel."""
+    taken = None
+    if isinstance(record, LaunchRecord) and record.kernel.source.label != f"<{record.kernel.name}>":
+        taken = next((name for name, value in record.named.items() if value is elements), None)
+    return called(elements, f"the argument `{taken}` of {record.title}" if taken else otherwise)
 
 
 Carrying = dict[Allocation, Record]

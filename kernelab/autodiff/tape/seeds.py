@@ -16,6 +16,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, about_to_change
 from kernelab.autodiff.records.backward import BackwardPlan
+from kernelab.autodiff.records.cuts import called_in
 from kernelab.autodiff.records.provenance import array_from_host
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -36,7 +37,15 @@ from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move
 from kernelab.runtime.context.conversion import HostArray, described, host_values
-from kernelab.runtime.context.recorder import Place, called, caller, inform, name_in_caller, refusal
+from kernelab.runtime.context.recorder import (
+    Place,
+    called,
+    caller,
+    inform,
+    name_in_caller,
+    names_of_memories,
+    refusal,
+)
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
@@ -348,15 +357,31 @@ def _without_gradients(loss: array, recording: Recording) -> TapeError:
                 ends.pop(target.allocation, None)
     first: array = loss
     related: tuple[Related, ...] = ()
+    name, hint = "it", _sources(loss, recording)
     if loss.allocation in ends:
         first, record = ends[loss.allocation]
+        name = "it" if first is loss else called_in(record, first, "that")
         what = f"{record.title} computes {called(first, 'it')} of arrays that do, here:"
         related = (Related(what, record.place.span),)
-    hint = f"create {'it' if first is loss else called(first, 'that')} with requires_grad=True"
+        hint = f"create {name} with requires_grad=True"
     if not is_differentiable(first.dtype):
-        hint = f"{called(first, 'that')} holds {first.dtype}, which has no derivative: leave it floats"
+        hint = f"{called(first, name)} holds {first.dtype}, which has no derivative: leave it floats"
     message = f"{called(loss, 'the loss')} does not require gradients"
     return TapeError(Diagnostic(message, caller().span, "loss", hint=hint, related=related))
+
+
+def _sources(loss: array, recording: Recording) -> str:
+    """What to do about a loss that was computed of arrays none of which requires gradients."""
+    way = [loss.allocation]
+    for record in reversed(recording.records):
+        read, written = _touched(record)
+        if any(target.allocation in way for target in written):
+            way += [source.allocation for source in read if is_differentiable(source.dtype)]
+    names = [name for memory, name in names_of_memories(way[1:]).items() if memory is not loss.allocation]
+    if not names:
+        return "create it with requires_grad=True"
+    listed = ", ".join(f"`{name}`" for name in names)
+    return f"create what you differentiate by, and all behind it, with requires_grad=True, of {listed}"
 
 
 def _touched(record: Record) -> tuple[list[array], list[array]]:
