@@ -152,11 +152,18 @@ mod: in Warp {} has the sign of the left operand; here of the right one, as in P
 """)
 """Operations that give another number in Warp."""
 
+DECORATORS = Table(r"""
+(custom_|def_?|register_)?(vjp|jvp|grad|gradient|backward|derivative|rule)s?: the derivative of a def f is a
+    def of its own: write @func_grad(f) above it, def adj_f(x: float, g: float), and in it adjoint[x] += ...
+.*: leave it out: a def of a kernel cell is compiled; @kernel and @func say as what
+""")
+"""Decorators of defs, by the last part of their name."""
+
 OF_ARRAYS = Table(r"""
 at: write y[i] = value, or y[i] += value
 append: an array keeps its length: count on the side, k = atomic_add(count, 0, 1), and write x[k]
 T: write x[j, i]
-grad: gradients belong to the host: tape.backward(), then x.grad
+grad: gradients belong to the host: tape.backward(), then x.grad; in a grad function write adjoint[x] += ...
 fill: write a loop over its elements, or x[:] = value
 copy: write a loop over its elements, or y[:] = x
 item: write x[0]

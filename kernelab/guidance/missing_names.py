@@ -3,10 +3,11 @@
 `missing` and `Offers` raise the errors.  The tables are written as in `hint_tables`.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from opcode import opmap
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -50,6 +51,7 @@ data: write x.numpy() for the elements, x.ptr for their address
 sum|mean|astype|copy|tolist|T|to_numpy: write x.contiguous().{name}
 ravel: write x.flatten()
 squeeze|unsqueeze: write x.reshape(...), or x[0]
+save|savez|savetxt|tofile|dump: write np.save(file, x.numpy())
 append: an array keeps its size: make a longer one with kl.zeros, and copy into it
 nbytes: write x.numpy().nbytes
 itemsize: write kl.types.type_size_in_bytes(x.dtype)
@@ -195,6 +197,7 @@ square|power: arrays have an operator for it => write x ** 2
 sigmoid: it is not an operation => write kl.map(f, x), with def f(t: float): return 1.0 / (1.0 + exp(-t)) in
     a %%kernel cell
 mm|einsum|tensordot: arrays have an operator for it => write a @ b, or a kernel
+textbook: it is a method of kernels => write kernel.textbook()
 save|load: NumPy keeps arrays => write np.save(file, x.numpy()), and kl.array(np.load(file))
 numpy|np: it is a package of its own => write import numpy as np
 Any|Callable|Generic|Optional: Python has it => write from typing import {name}
@@ -236,10 +239,23 @@ nn|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
 def of_numpy(name: str) -> Guidance | None:
     """The guidance for a name that an array, or kernelab, lacks and NumPy has."""
     function = getattr(np, name, None)
-    if isinstance(function, type) or not callable(function):
+    if isinstance(function, type) or not callable(function) or not _takes_an_array(function):
         return None
     hint = f"write np.{name}(x.numpy()) on the host, or a kernel where a gradient is needed"
     return Guidance("NumPy has it", hint)
+
+
+def _takes_an_array(function: Callable[..., Any]) -> bool:
+    """Whether a function of NumPy takes an array first; others take a file, a shape, a function, ..."""
+    try:
+        first = next(iter(inspect.signature(function).parameters), "")
+    except ValueError:
+        return isinstance(function, np.ufunc)
+    return first in _ARRAYS
+
+
+_ARRAYS = {*"aAfmpvuxy", "x1", "arr", "a1", "ary", "arys", "array", "ar1", "ar", "element", "val", "filt"}
+"""The names that NumPy gives to an array that is the first parameter."""
 
 
 def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeError | ImportError:

@@ -42,6 +42,7 @@ from kernelab.frontend.meaning.source import Places, lambda_of, no_text, parse, 
 from kernelab.frontend.meaning.syntax_trees import nodes, parameters, returns_value, states_result, word
 from kernelab.frontend.meaning.trial import adopt, is_trial, may_run
 from kernelab.frontend.meaning.unsupported import refusal_of
+from kernelab.guidance.hint_tables import DECORATORS
 
 Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
 Kind = Literal["kernel", "func"]
@@ -256,7 +257,7 @@ class _Cell:
                     head = decorator.func if isinstance(decorator, ast.Call) else decorator
                     self.scope.cell[node.name] = Poison()
                     message = f"the decorator @{ast.unparse(head)} is not known here"
-                    hint = "leave it out: a def of a kernel cell is compiled; @kernel and @func say as what"
+                    hint = DECORATORS.hint(ast.unparse(head).rpartition(".")[2])
                     self.error(decorator, message, "name", hint)
             if isinstance(decorator, ast.Call) and kind is not None:
                 chosen |= self.options(decorator, kind)

@@ -108,11 +108,15 @@ def outer(frame: Frame, node: ast.Name, called: bool = False) -> Meaning:
 
 
 def _too_early(frame: Frame, node: ast.Name) -> Exception:
+    hint = f"set it before this line, for example {node.id} = 0.0"
+    _, is_adjoint, of = node.id.partition("adj_")
+    if is_adjoint and of in frame.facts.assignments:
+        hint = f"where the adjoint of {of} is meant, write adjoint[{of}] += ..., in a grad function"
     return frame.error(
         node,
         f"{node.id} is used before it is set",
         "unset",
-        f"set it before this line, for example {node.id} = 0.0",
+        hint,
         related=(Related(f"{node.id} is set here", frame.places(frame.facts.assignments[node.id][0])),),
     )
 

@@ -6,6 +6,7 @@ defaults.  Methods, base classes and fields of the struct itself are refused.
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
@@ -55,6 +56,7 @@ DIMENSIONS = {
 }
 """The words for array types; in a kernel, picked elements are elements like others."""
 
+_OF_STRUCTS = "for a struct, write the class in a %%kernel cell, or @kl.struct above it"
 _HINT = "write float, int, vec3, array[float], array2d[float], ..."
 _ARRAY = "write array[float], or array2d[float] for two dimensions: a launch takes arrays of others, too"
 
@@ -171,7 +173,9 @@ def _named(scope: Scope, places: Places, node: ast.expr) -> AnyType:
             hint = f"write «{name}[float]»"
             raise _mistake(places, node, f"{name} does not say what its elements are", hint)
         case meaning:
-            raise _mistake(places, node, f"{places.text(node)} is {describe(meaning)}, not a type", _HINT)
+            is_class = isinstance(meaning, ModuleRef) and inspect.isclass(meaning.module)
+            hint = _OF_STRUCTS if is_class else _HINT
+            raise _mistake(places, node, f"{places.text(node)} is {describe(meaning)}, not a type", hint)
 
 
 def _dimensions(scope: Scope, places: Places, node: ast.expr, head: ast.expr) -> int:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kernelab.errors import KernelIndexError, KernelTypeError, a_thing
+from kernelab.errors import KernelAttributeError, KernelIndexError, KernelTypeError, a_thing
 from kernelab.lang.structs import Struct, layout, placed
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.array.array import array, struct_in
@@ -40,6 +40,13 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         self._leaves = tuple(
             array.over(allocation, offset + leaf.offset, shape, strides, leaf.type) for leaf in placed(dtype)
         )
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises KernelAttributeError that says what to write instead."""
+        fields = () if name == "dtype" else [entry.name for entry in self.dtype.fields]
+        if name in fields:
+            raise KernelAttributeError.of_name(f"an array has no {name}", f'write ps["{name}"]', name)
+        return super().__getattr__(name)
 
     def twin(self, allocation: Allocation) -> "structarray":
         return self.over(allocation, self.offset, self.shape, self.strides, self.dtype)  # type: ignore[arg-type]

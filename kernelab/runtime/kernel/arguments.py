@@ -32,6 +32,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.exchange import is_outside
 from kernelab.runtime.array.transfers import require_readable, unreadable
 from kernelab.runtime.context.conversion import HostArray, array_type, described, itemsize, scalar_of_dtype
+from kernelab.runtime.context.recorder import called, name_in_caller
 from kernelab.runtime.host.create import from_other
 from kernelab.runtime.kernel.loading import Constants
 from kernelab.runtime.memory.device import CPU
@@ -164,7 +165,8 @@ class Parameter:
             if not any(isinstance(elem, Struct) for elem in elems):
                 alike = len({*map(shape_of, elems)}) == 1
                 way = "{}.astype(kl.{})" if alike else "kl.array({}, dtype=kl.{})"
-                hint = f"convert it: {self.name} = {way.format(self.name, wanted.elem)}, or {hint}"
+                name = name_in_caller(argument) or self.name
+                hint = f"convert it: {name} = {way.format(name, wanted.elem)}, or {hint}"
             raise self.wrong(f"an array of {source.dtype}", hint, "dtype")
         if source.ndim != wanted.ndim:
             hint = f"its shape is {source.shape}; reshape or slice it, or annotate {self.name}: {source.type}"
@@ -202,7 +204,8 @@ class Parameter:
     ) -> array:
         scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
         if scalar_of_dtype(values.dtype) != scalar:
-            hint = convert or f"convert it: {self.name} = {self.name}.astype(np.{scalar})"
+            name = name_in_caller(values) or self.name
+            hint = convert or f"convert it: {name} = {name}.astype(np.{scalar})"
             raise self.wrong(f"{what} of dtype {values.dtype}", hint, "dtype")
         fits = values.ndim == wanted.ndim + len(components)
         if not fits or values.shape[wanted.ndim :] != components:
@@ -276,13 +279,19 @@ def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
     return tuple(result)
 
 
-def wrong_count(kernel: str, params: Sequence[Parameter | Formal], count: int, span: Span) -> LaunchError:
+def wrong_count(
+    kernel: str, params: Sequence[Parameter | Formal], arguments: Sequence[Any], span: Span
+) -> LaunchError:
     """The error of a launch with more or fewer arguments than the kernel has parameters."""
-    signature = ", ".join(f"{p.name}: {p.type}" for p in params)
+    count = len(arguments)
     message = f"kernel `{kernel}` takes {counted(len(params), 'argument')}, not {count}"
+    hint = f"its signature is {kernel}({', '.join(f'{p.name}: {p.type}' for p in params)})"
     if count < len(params):
         message += f"; `{params[count].name}` is missing"
-    return LaunchError.of(message, "count", f"its signature is {kernel}({signature})", span)
+    given, extra = {id(one) for one in arguments[: len(params)]}, arguments[len(params) :]
+    if extra and all(isinstance(one, array) and id(one) in given for one in extra):
+        hint = f"{called(extra[0])} is there twice: what is read and changed is given once, as an input"
+    return LaunchError.of(message, "count", hint, span)
 
 
 def _expected(type: Value | Array) -> str:
@@ -304,6 +313,9 @@ def _number_hint(argument: Any, wanted: Scalar) -> str:
 
 Loaded = KernelDefinition | GenericKernel
 
+LAUNCHING = frozenset({"inputs", "outputs", "dim", "device", "stream", "block_dim", "record_tape"})
+"""Arguments of `launch` that a call of ``kernel[n]`` does not take."""
+
 
 def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """All arguments in order; missing ones at the end are left to the check of their number.
@@ -323,8 +335,9 @@ def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any])
             raise _error(kernel, message, hint)
         listed = ", ".join(kernel.names)
         hint = near(name, kernel.names, f"its parameters are {listed}")
-        if name in ("inputs", "outputs", "dim"):  # those of `launch`
-            hint = f"write {kernel.name}[n]({listed}), or launch({kernel.name}, dim=n, inputs=[...])"
+        if name in LAUNCHING:
+            own = "" if name in ("inputs", "outputs", "dim") else f", {name}=..."
+            hint = f"write {kernel.name}[n]({listed}), or kl.launch({kernel.name}, dim=n, inputs=[...]{own})"
         raise _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
     values = {**kernel.defaults, **named}
     for position, name in enumerate(rest):

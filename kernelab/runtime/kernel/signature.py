@@ -42,7 +42,7 @@ from kernelab.runtime.memory.device import CPU
 def flattened(kernel: str, span: Span, formals: Formals, arguments: Sequence[Any]) -> list[Any]:
     """The arguments with the leaves of each struct in its place; raises LaunchError."""
     if len(arguments) != len(formals):
-        raise wrong_count(kernel, formals, len(arguments), span)
+        raise wrong_count(kernel, formals, arguments, span)
     return [
         part
         for formal, argument in zip(formals, arguments, strict=True)

@@ -32,7 +32,7 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
     if plan.formals is not None:
         arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
     if len(arguments) != len(plan.types):
-        raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
+        raise wrong_count(kernel.name, plan.parameters, arguments, kernel.span)
     before = len(parts)
     for argument, expected, quick in zip(arguments, plan.types, plan.quick, strict=True):
         if argument.__class__ is array and argument.type is expected:

@@ -24,11 +24,11 @@ from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import result_types
 from kernelab.frontend.meaning.meanings import Parameter, Typed
 from kernelab.lang.structs import AnyType, has_derivative
-from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of
+from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import readable, transfer
-from kernelab.runtime.context.recorder import RECORDER, caller, refusal
+from kernelab.runtime.context.recorder import RECORDER, caller, name_in_caller, refusal
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
@@ -156,17 +156,25 @@ def change(symbol: str, target: Any, other: Any) -> Any:
     try:
         kernel = _changing(f"array_i{_NAMES[symbol]}", callee, target.type, key)
     except KernelTypeError as error:
-        raise _no_operation(error, [target, *rest]) from None
+        raise _no_operation(error, [target, *rest], other) from None
     run(kernel, target.shape, [target, *rest])
     return target
 
 
-def _no_operation(error: KernelTypeError, operands: Sequence[Any]) -> KernelTypeError:
-    """The mistake in the text of the operator's kernel, as one of the line that uses the operator."""
-    types = {scalar_of(value_type_of(operand)) for operand in operands}
+def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = None) -> KernelTypeError:
+    """The mistake in the text of the operator's kernel, as one of the line that uses the operator.
+
+    `added` is what an operator in place takes, as it was given: there the array keeps its type.
+    """
+    scalars = [scalar_of(value_type_of(operand)) for operand in operands]
     hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
-    if len(types) > 1:
-        hint = f"convert one of them: kl.map(kl.{max(types, key=lambda type: (type.is_float, type.bits))}, x)"
+    if len({*scalars}) > 1:
+        wider = max(scalars, key=lambda scalar: (scalar.is_float, scalar.bits))
+        wanted, what = (wider, "one of them") if added is None else (scalars[0], "the right side")
+        one = added if added is not None else operands[next(k for k, s in enumerate(scalars) if s != wanted)]
+        type = with_scalar(value_type_of(one), wanted)
+        way = "{}.astype(kl.{})" if isinstance(one, array) else "kl.array({}, dtype=kl.{})"
+        hint = f"convert {what}: {way.format(name_in_caller(one) or 'x', type)}"
     return refusal(KernelTypeError, error.diagnostics[0].message, "type", hint)
 
 
