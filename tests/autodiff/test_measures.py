@@ -67,6 +67,24 @@ def test_each_iteration_of_a_loop_has_its_size() -> None:
         assert step.norm == pytest.approx(float(np.linalg.norm(x.grad.numpy())), rel=1e-5)
 
 
+LOOPS = {
+    "while s < 100.0": "    while s < 100.0:\n        s = s * s",
+    "break at the top": "    for k in range(9):\n        if s > 100.0:\n            break\n        s = s * s",
+    "break at the end": "    while True:\n        s = s * s\n        if s > 100.0:\n            break",
+    "no test": "    for k in range(3):\n        s = s * s",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_test_that_ends_a_loop_is_no_iteration(loop: str) -> None:
+    text = f"def k(x: array[float], y: array[float]):\n    s = x[0]\n{LOOPS[loop]}\n    y[0] = s\n"
+    x, y = kl.array([2.0], dtype=float, requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.compile(text)["k"][1](x, y)
+    *steps, _ = tape.measure(y).steps
+    assert [(step.iteration, step.norm) for step in steps] == [(2, 32.0), (1, 256.0), (0, 1024.0)]
+
+
 @pytest.mark.parametrize(("factor", "trend"), [(0.5, "vanishes"), (3.0, "explodes")])
 def test_what_vanishes_or_explodes_is_named_at_record_line_and_iteration(factor: float, trend: str) -> None:
     values = [0.3] if trend == "vanishes" else [0.0]  # at 0 every factor counts in full

@@ -233,11 +233,19 @@ Squares = dict[tuple[Span, int], float]
 
 
 class Measuring(Chunk):
-    """A chunk that adds up the squares of the cotangents after each iteration."""
+    """A chunk that adds up the squares of the cotangents after each iteration.
 
-    def __init__(self, bars: Set[ir.Atom], squares: Squares, *rest: Any) -> None:
+    Of a loop that ended by one of `ends`, that is no iteration which only tested and passes all on.
+    """
+
+    def __init__(self, bars: Set[ir.Atom], ends: Set[ir.Atom], squares: Squares, *rest: Any) -> None:
         super().__init__(*rest)
-        self.bars, self.squares = bars, squares
+        self.bars, self.ends, self.squares = bars, ends, squares
+        self.frames: dict[ir.Block, Frame] = {}
+
+    def block(self, block: ir.Block, frame: Frame) -> list[Numpy]:
+        self.frames[block] = frame
+        return super().block(block, frame)
 
     def iteration(
         self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
@@ -247,10 +255,14 @@ class Measuring(Chunk):
         if not _carries_cotangents(stmt, self.bars):
             return yields
         numbers = np.full(len(around), trip) if counts is None else counts - 1 - trip
+        is_iteration = np.ones(len(around), bool)
+        is_last = trip == 0 and isinstance(stmt, ir.For) and stmt.count in self.ends
+        if is_last and (test := _test_in(stmt, self.bars)) is not None:
+            is_iteration = self.frames[stmt.body].values(test[0].cond) != test[1]
         for carry, value in zip(stmt.carries, yields, strict=True):
             if carry in self.bars:
                 squares = np.square(value.reshape(len(around), -1).astype(np.float64)).sum(axis=1)
-                for number in np.unique(numbers):
+                for number in np.unique(numbers[is_iteration]):
                     key = stmt.span, int(number)
                     self.squares[key] = self.squares.get(key, 0.0) + float(squares[numbers == number].sum())
         return yields
@@ -266,8 +278,23 @@ def has_measurable_loops(function: ir.Function) -> bool:
 def loop_norms(function: ir.Function, args: Args) -> dict[tuple[Span, int], float]:
     """The norm of the cotangents by loop and iteration, those next to the loss first; changes the memory."""
     squares: Squares = {}
-    entry(function, chunk=partial(Measuring, cotangents_in(function), squares))(args)
+    ends = {
+        stmt.outs[-1] for stmt in ir.walk(function.body) if isinstance(stmt, ir.For | ir.While) and stmt.outs
+    }
+    entry(function, chunk=partial(Measuring, cotangents_in(function), ends, squares))(args)
     return {key: float(np.sqrt(total)) for key, total in sorted(squares.items(), key=lambda one: -one[0][1])}
+
+
+def _test_in(stmt: ir.Loop, bars: Set[ir.Atom]) -> tuple[ir.If, bool] | None:
+    """The condition by which an iteration passes on what it carries, and does nothing else; None without."""
+    pairs = zip(stmt.carries, stmt.body.yields, strict=True)
+    changed = {after for before, after in pairs if before in bars and after is not before}
+    for one in stmt.body.stmts:
+        if isinstance(one, ir.If) and changed.issubset(one.outs):
+            for way, branch in ((True, one.then), (False, one.orelse)):
+                if not branch.stmts and set(branch.yields).issubset(stmt.carries):
+                    return one, way
+    return None
 
 
 def _carries_cotangents(stmt: ir.Stmt, bars: Set[ir.Atom]) -> bool:
