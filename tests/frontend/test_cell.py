@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import KernelDefinition
 from tests.frontend.helpers import cell, error, errors, kernel
 
@@ -112,6 +113,18 @@ def test_an_argument_of_a_kernel_may_have_a_number_as_default() -> None:
     assert wrong.message == "a default has to be a number"
     broken = error("def kernel(x: array[float], dt: float = 1 / 0):\n    x[0] = dt\n")
     assert broken.message == "the default raised ZeroDivisionError: division by zero"
+
+
+def test_a_default_has_the_value_of_a_constant_at_the_def_as_in_python() -> None:
+    head = "(y: array[float], by: float = 10.0 * SCALE, also: float = LATER):\n    y[0] = by\n"
+    helper = "def scaled(v: float, by: float = SCALE):\n    return v * by\n"
+    text = f"SCALE = 2.0\n{helper}def first{head}SCALE = 3.0\nLATER = 0.5\ndef second{head}"
+    for notebook, later in (({}, 0.5), ({"SCALE": 7.0, "LATER": 0.25}, 0.25)):
+        made = cell(text, **notebook)
+        first, second, scaled = (made.definitions[name] for name in ("first", "second", "scaled"))
+        assert isinstance(first, KernelDefinition) and first.defaults == {"by": 20.0, "also": later}
+        assert isinstance(second, KernelDefinition) and second.defaults == {"by": 30.0, "also": 0.5}
+        assert isinstance(scaled, UserFunction) and scaled.default_values() == {"by": 2.0}
 
 
 def test_a_kernel_knows_its_text_its_place_and_its_documentation() -> None:

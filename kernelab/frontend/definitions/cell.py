@@ -221,7 +221,7 @@ class _Cell:
         if isinstance(self.definitions.get(node.name), StructDefinition):
             self.error(node, f"{node.name} is a struct of this cell", "name", "rename one of them")
             return
-        definition = template(node, self.places, self.scope, chosen)
+        definition = template(node, self.places, self.scope, chosen, self.names)
         if node.name in self.templates:
             first, kind_of_first = self.templates[node.name]
             if (

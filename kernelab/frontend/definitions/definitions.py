@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.data_classes import dataclass, field
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, Span, near
 from kernelab.frontend.definitions.statements import block
 from kernelab.frontend.expressions.expressions import any_expr
@@ -28,7 +28,10 @@ _ATTEMPTS = 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """A def as it stands in the cell, before any types are known."""
+    """A def as it stands in the cell, before any types are known.
+
+    `then` holds what its defaults name as it was at the def, as in Python: the cell may assign it anew.
+    """
 
     node: ast.FunctionDef
     body: list[ast.stmt]
@@ -36,6 +39,7 @@ class Template:
     scope: Scope
     options: Mapping[str, Any] = field(default_factory=dict)
     ref_parameters: RefParameters | None = None
+    then: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -72,12 +76,25 @@ class Template:
         return defaults | {argument.arg: default for argument, default in named if default is not None}
 
 
-def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
-    """The def with its loops, and what it hands back, in the form that lowering knows."""
+def template(
+    node: ast.FunctionDef,
+    places: Places,
+    scope: Scope,
+    options: Mapping[str, Any],
+    names: Mapping[str, Any] | None = None,
+) -> Template:
+    """The def with its loops, and what it hands back, in the form that lowering knows; `names` as now."""
     node.body = plain_loops(node.body)
     handed = hand_back(node)
     node.body = on_own_lines(node.body)
-    return Template(node, node.body, places, scope, options, handed)
+    found = Template(node, node.body, places, scope, options, handed)
+    used = (
+        part.id
+        for default in found.defaults.values()
+        for part in nodes(default)
+        if isinstance(part, ast.Name)
+    )
+    return replace(found, then={name: names[name] for name in used if names and name in names})
 
 
 def _known(template: Template) -> Known:
@@ -192,7 +209,8 @@ def default_of(template: Template, node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):  # also a value that Python could not compile
         return node.value
     scope = template.scope
-    return evaluated(node, template.places, {**scope.namespace, **scope.assigned}, "the default")
+    names = {**scope.namespace, **scope.assigned, **template.then}
+    return evaluated(node, template.places, names, "the default")
 
 
 # -------------------------------------------------------------------------------------- options of decorators
