@@ -7,7 +7,7 @@ digraph tape {
 }
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from math import prod
 from os import PathLike
@@ -16,14 +16,16 @@ from pathlib import Path
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelTypeError
+from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import name_in_caller
+from kernelab.runtime.context.recorder import name_in_caller, refusal
 from kernelab.views.tape.digest import Digest, TapeData
 
 LONGEST_PERIOD = 64
 """How many launches at most are looked at as one repeated sequence."""
+
+DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 WITH_GRADIENT, WITHOUT_GRADIENT = "#b7e4c7", "#e9ecef"
 
@@ -44,6 +46,9 @@ def graph(
     graph_direction: str,
 ) -> str:
     """The graph of a tape, as `Tape.visualize` documents it."""
+    _require_options(filename, array_labels, graph_direction)
+    _require_tracked("input", track_inputs, track_input_names)
+    _require_tracked("output", track_outputs, track_output_names)
     digest = Digest(tape, lambda memories: {})
     digest.look()
     data = TapeData(digest.whole())
@@ -73,11 +78,45 @@ def graph(
         ]
     )
     if filename is not None:
-        if hasattr(filename, "write"):
-            message = f"filename is the path of a file, not {described(filename)}"
-            raise KernelTypeError.of(message, "argument", "write file.write(tape.visualize())")
         Path(filename).write_text(text, encoding="utf-8")
     return text
+
+
+def _require_options(filename: object, labels: object, direction: object) -> None:
+    """Raise KernelTypeError or KernelValueError for an option that says nothing."""
+    if not isinstance(filename, str | PathLike | None):
+        message = f"filename is the path of a file, not {described(filename)}"
+        raise refusal(KernelTypeError, message, "argument", "write file.write(tape.visualize())")
+    if not isinstance(labels, Mapping | None) or not _are(array, labels) or not _are(str, _values(labels)):
+        message = "array_labels is a dict from arrays to their names"
+        raise refusal(KernelTypeError, message, "argument", 'write array_labels={x: "positions"}')
+    if direction not in DIRECTIONS:
+        message = f"graph_direction={direction!r} is no direction"
+        raise refusal(KernelValueError, message, "argument", f"use one of {', '.join(DIRECTIONS)}")
+
+
+def _require_tracked(what: str, arrays: object, names: object) -> None:
+    """Raise KernelTypeError unless arrays are given in a list, and their names, if any, in one as long."""
+    hint = f'write track_{what}s=[x], track_{what}_names=["x"]'
+    if isinstance(arrays, array) or not _are(array, arrays):
+        raise refusal(KernelTypeError, f"track_{what}s is a list of arrays", "argument", hint)
+    if isinstance(names, str) or not _are(str, names):
+        raise refusal(KernelTypeError, f"track_{what}_names is a list of names", "argument", hint)
+    counts = [len(several) for several in (arrays, names) if isinstance(several, Sequence)]
+    if len(counts) == 2 and counts[0] != counts[1]:
+        message = f"there are {counts[1]} names for {counts[0]} arrays of track_{what}s"
+        raise refusal(KernelTypeError, message, "argument", hint)
+
+
+def _are(kind: type, several: object) -> bool:
+    """Whether an option is None, or holds objects of a kind alone."""
+    return several is None or (
+        isinstance(several, Iterable) and all(isinstance(one, kind) for one in several)
+    )
+
+
+def _values(labels: object) -> object:
+    return labels.values() if isinstance(labels, Mapping) else None
 
 
 # ------------------------------------------------------------------------------------------ structure

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.errors import KernelTypeError
+from kernelab.errors import KernelError, KernelTypeError
 
 kernels: dict[str, Any] = kl.compile("""
 def square(x: array[float], y: array[float]):
@@ -130,6 +130,27 @@ def test_the_text_goes_to_a_file_and_the_direction_is_the_users(tmp_path: Path) 
 def test_an_open_file_is_refused_with_what_to_write() -> None:
     with pytest.raises(KernelTypeError, match=r"not a StringIO\n.*file\.write\(tape\.visualize\(\)\)"):
         kl.Tape().visualize(io.StringIO())  # type: ignore[arg-type]
+
+
+LEAF = kl.ones(1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"filename": 3},
+        {"array_labels": [LEAF]},
+        {"array_labels": {LEAF: 3}},
+        {"track_inputs": LEAF},
+        {"track_outputs": "y"},
+        {"track_input_names": "x", "track_inputs": [LEAF]},
+        {"track_output_names": ["a", "b"], "track_outputs": [LEAF]},
+        {"graph_direction": "across"},
+    ],
+)
+def test_an_option_that_says_nothing_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(KernelError, match=next(iter(options))[:13]):
+        kl.Tape().visualize(**options)
 
 
 def test_quotes_in_labels_are_escaped() -> None:

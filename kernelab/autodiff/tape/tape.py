@@ -37,7 +37,16 @@ from kernelab.autodiff.tape.seeds import (
 )
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
-from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, TapeError, counted
+from kernelab.errors import (
+    Diagnostic,
+    KernelTypeError,
+    KernelValueError,
+    NotFiniteError,
+    Related,
+    TapeError,
+    a_thing,
+    counted,
+)
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
@@ -45,6 +54,7 @@ from kernelab.runtime.array.transfers import put
 from kernelab.runtime.context.conversion import HostArray, described
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal, warn
+from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.signature import structs_in
@@ -483,7 +493,10 @@ class Tape(Observed, Habits, Displayed):
         return Gradients((primal, gradient) for primal, gradient in pairs if gradient is not None)
 
     def get_adjoint(self, a: Any) -> Any:
-        """The gradient of an array, None if it does not require gradients."""
+        """The gradient of an array or a struct, None if it does not require gradients."""
+        if not isinstance(a, array | Instance):
+            message = f"get_adjoint takes an array or a struct, not {a_thing(a)}"
+            raise refusal(KernelTypeError, message, "argument", "pass the array that the launch got")
         return a.grad
 
     def zero(self) -> None:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import KernelError, KernelTypeError, LaunchError, Source, Span, label_of, near
+from kernelab.errors import (
+    KernelAttributeError,
+    KernelError,
+    KernelTypeError,
+    LaunchError,
+    Source,
+    Span,
+    label_of,
+    near,
+)
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.hooks import Displayed
@@ -115,7 +124,7 @@ class Kernel(KernelHints, Displayed):
         function: Callable[..., Any] | None = None,
         chosen: Mapping[str, Any] = {},  # it is only read
     ) -> None:
-        self.name = name
+        self._name = name
         self._function, self._chosen = function, chosen
         self._instances: dict[KernelDefinition, Kernel] = {}
         self.__name__ = name
@@ -131,6 +140,16 @@ class Kernel(KernelHints, Displayed):
 
     quick: Callable[..., Any] | None = None
     """What launches it without Python, from some launches on (`runtime.launch.launch`)."""
+
+    @property
+    def name(self) -> str:
+        """What messages and pictures call it."""
+        return self._name
+
+    @name.setter
+    def name(self, name: object) -> None:
+        hint = "give it where the kernel is made: @kl.kernel(name=...)"
+        raise KernelAttributeError.of(f"the name of `{self._name}` cannot be set", "attribute", hint)
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
