@@ -86,7 +86,7 @@ def _require_options(filename: object, labels: object, direction: object) -> Non
     """Raise KernelTypeError or KernelValueError for an option that says nothing."""
     if not isinstance(filename, str | PathLike | None):
         message = f"filename is the path of a file, not {described(filename)}"
-        raise refusal(KernelTypeError, message, "argument", "write file.write(tape.visualize())")
+        raise KernelTypeError.of(message, "argument", "write file.write(tape.visualize())")
     if not isinstance(labels, Mapping | None) or not _are(array, labels) or not _are(str, _values(labels)):
         message = "array_labels is a dict from arrays to their names"
         raise refusal(KernelTypeError, message, "argument", 'write array_labels={x: "positions"}')

@@ -5,6 +5,7 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kernelab as kl
