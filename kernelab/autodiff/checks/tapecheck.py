@@ -30,7 +30,7 @@ from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy
 from kernelab.autodiff.records.backward import BackwardPlan
-from kernelab.autodiff.records.cuts import detours, passive_cuts
+from kernelab.autodiff.records.cuts import detours, distinct, passive_cuts
 from kernelab.autodiff.records.hazards import ELSEWHERE
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import Cut
@@ -356,8 +356,13 @@ def _by_host(tape: Tape, plan: BackwardPlan) -> list[tuple[int, Cut]]:
 
 
 def _with_suspicion(tape: Tape, report: TapeReport) -> TapeReport:
-    """The report on a tape that passes, with what may have come by the host, as the order of looks tells."""
+    """The report on a tape that passes, with what may have come by the host, as the order of looks tells.
+
+    Warns of that, as `backward` does.
+    """
     cuts = _by_host(tape, _plan(tape))
+    for cut in distinct(cut for _, cut in cuts):
+        cut.warn()
     if report.whole is None or not cuts:
         return report
     message = min(cuts, key=itemgetter(0))[1].describe().message
