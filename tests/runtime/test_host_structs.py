@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -473,7 +474,7 @@ def test_a_field_may_be_called_self() -> None:
     assert Own(self=2.0).self == 2.0
 
 
-@pytest.mark.parametrize(("name", "value"), [("m", 5.0), ("m", property(float)), ("added", 5.0)])
+@pytest.mark.parametrize(("name", "value"), [("m", 5.0), ("m", float), ("added", 5.0)])
 def test_the_class_of_a_definition_does_not_change_beside_it(name: str, value: Any) -> None:
     """An instance would show the class's value in place of its own, and kernels would know neither."""
     Fixed = kl.compile("class Fixed:\n    m: float = 2.0\n")["Fixed"]
@@ -481,3 +482,13 @@ def test_the_class_of_a_definition_does_not_change_beside_it(name: str, value: A
         setattr(Fixed, name, value)
     Fixed.weight = lambda self: 9.81 * self.m
     assert (Fixed().m, Fixed(m=3.0).m, Fixed(m=1.0).weight()) == (2.0, 3.0, 9.81)
+
+
+def test_cloudpickle_makes_the_class_of_a_definition_by_value() -> None:
+    """In this process it finds the class and sets its parts once more; in another it makes one."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    Sent = kl.compile("class Sent:\n    m: float = 2.0\n    v: vec3\n")["Sent"]
+    sent = cloudpickle.dumps(lambda m: Sent(m=m).m + Sent().m)
+    assert pickle.loads(sent)(1.0) == 3.0
+    run = "import pickle, sys; print(pickle.load(sys.stdin.buffer)(1.0))"
+    assert subprocess.run([sys.executable, "-c", run], input=sent, capture_output=True).stdout == b"3.0\n"
