@@ -396,3 +396,22 @@ def test_a_function_that_another_decorator_wraps_is_refused() -> None:
         kl.map(gain, kl.ones(1))
     with pytest.raises(kl.KernelError, match="the decorator @doubling is not known"):
         kl.map(plain, kl.ones(1))
+
+
+def test_a_rule_may_be_attached_under_another_name_and_by_a_call() -> None:
+    tripled, attached = kl.func_grad, kl.func_jvp
+
+    @kl.func
+    def f(t: float) -> float:
+        return t * t
+
+    @tripled(f, check=False)
+    def adj_f(t: float, a: float) -> None:
+        kl.adjoint[t] += 3.0 * t * a
+
+    def f_dot(t: float, t_dot: float) -> float:
+        return 5.0 * t * t_dot
+
+    attached(f, check=False)(f_dot)
+    assert float(kl.func.grad(f)(2.0)) == 6.0
+    assert float(kl.func.jvp(f, (2.0,), (1.0,))[1]) == 10.0

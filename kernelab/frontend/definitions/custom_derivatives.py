@@ -388,13 +388,6 @@ def attach_all(
     return notes
 
 
-def rule_of(node: ast.FunctionDef, scope: Scope, places: Places, checked: bool = True) -> Rule:
-    """The rule that a decorated def is; raises Mistake where the decorator says too much."""
-    call = decorator(node)
-    assert call is not None
-    return Rule(DECORATORS[word(call)], template(node, places, scope, {}), checked)
-
-
 def _resolved(node: ast.FunctionDef, scope: Scope, places: Places) -> tuple[Rule, UserFunction]:
     call = decorator(node)
     assert call is not None
@@ -403,7 +396,7 @@ def _resolved(node: ast.FunctionDef, scope: Scope, places: Places) -> tuple[Rule
         hint = f"write @{name}(f) alone above the def"
         raise Mistake.of(f"{name} takes the function that it is for", "name", hint, places(call))
     target = _target(call.args[0], scope, places)
-    rule = rule_of(node, scope, places, _checked(call, places))
+    rule = Rule(DECORATORS[name], template(node, places, scope, {}), _checked(call, places))
     return rule, definition_for(rule, target)
 
 
@@ -443,8 +436,11 @@ def _checked(call: ast.Call, places: Places) -> bool:
     return checked
 
 
-def rule_from(function: Callable[..., Any], namespace: Mapping[str, Any], checked: bool) -> Rule:
-    """The rule that a decorated Python function of a file is; raises KernelSyntaxError without its text."""
+def rule_from(
+    function: Callable[..., Any], namespace: Mapping[str, Any], kind: RuleName, checked: bool
+) -> Rule:
+    """The rule that a Python function of a file is; raises KernelSyntaxError without its text."""
     source, tree = source_of(function)
     node = next(stmt for stmt in tree.body if isinstance(stmt, ast.FunctionDef))
-    return rule_of(node, Scope({}, {}, named_in(tree, namespace), namespace), Places(source), checked)
+    scope = Scope({}, {}, named_in(tree, namespace), namespace)
+    return Rule(kind, template(node, Places(source), scope, {}), checked)

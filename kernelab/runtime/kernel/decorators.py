@@ -25,6 +25,7 @@ from kernelab.frontend.meaning.trial import no_trial
 from kernelab.guidance.missing_names import FunctionHints
 from kernelab.host.single import Single
 from kernelab.host.values import HostValue
+from kernelab.lang.ir import RuleName
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import ref
 from kernelab.runtime.context.conversion import described
@@ -48,7 +49,7 @@ from kernelab.runtime.kernel.python_copies import with_copies
 from kernelab.runtime.kernel.signature import stated
 
 Decorator = Callable[[Callable[..., Any]], Any]
-Rule = tuple[Callable[..., Any], Mapping[str, Any], bool]
+Rule = tuple[Callable[..., Any], Mapping[str, Any], RuleName, bool]
 """A custom derivative: its def, the names around that, and whether it is compared with differences."""
 
 
@@ -155,7 +156,7 @@ def func_grad(forward_fn: Any, check: bool = True) -> Decorator:
     >>> float(kl.func.grad(root)(4.0))
     0.25
     """
-    return _rule(forward_fn, names_around(), check)
+    return _rule(forward_fn, names_around(), "grad", check)
 
 
 def func_replay(forward_fn: Any, check: bool = True) -> Decorator:
@@ -163,7 +164,7 @@ def func_replay(forward_fn: Any, check: bool = True) -> Decorator:
 
     Its results are compared with those of `f` when it is first used; ``check=False`` says that they differ.
     """
-    return _rule(forward_fn, names_around(), check)
+    return _rule(forward_fn, names_around(), "replay", check)
 
 
 def func_jvp(forward_fn: Any, check: bool = True) -> Decorator:
@@ -182,7 +183,7 @@ def func_jvp(forward_fn: Any, check: bool = True) -> Decorator:
     >>> [float(number) for number in kl.func.jvp(root, (4.0,), (1.0,))]
     [2.0, 0.25]
     """
-    return _rule(forward_fn, names_around(), check)
+    return _rule(forward_fn, names_around(), "jvp", check)
 
 
 def func_native(
@@ -209,7 +210,7 @@ def func_native(
     return lambda function: NativeFunction(function, names, parts)
 
 
-def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorator:
+def _rule(forward_fn: Any, namespace: Mapping[str, Any], kind: RuleName, check: bool) -> Decorator:
     is_function = isinstance(forward_fn, Function) or hasattr(forward_fn, "__kernelab_function__")
     if hasattr(forward_fn, "__kernelab_kernel__") or not is_function:
         name = getattr(forward_fn, "__name__", repr(forward_fn))
@@ -219,19 +220,19 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Decorat
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         keep_text(function)
         if isinstance(forward_fn, Function):
-            forward_fn.rules.append((function, namespace, check))
+            forward_fn.rules.append((function, namespace, kind, check))
             if forward_fn.lowered is not None:
                 forward_fn.attach_rules()  # functions that call it ask what it was lowered to
         else:
-            _attach((function, namespace, check), forward_fn.__kernelab_function__)
+            _attach((function, namespace, kind, check), forward_fn.__kernelab_function__)
         return function
 
     return decorate
 
 
 def _attach(rule: Rule, target: UserFunction) -> None:
-    function, namespace, check = rule
-    attach(rule_from(function, ChainMap(closure(function), *maps_of(namespace)), check), target)
+    function, namespace, kind, check = rule
+    attach(rule_from(function, ChainMap(closure(function), *maps_of(namespace)), kind, check), target)
 
 
 def struct(cls: Any) -> type[Instance]:
@@ -343,7 +344,8 @@ class Function(FunctionHints, Single, hooks.Displayed):
     def taken(self) -> dict[str, Any]:
         """What it is made of beside its text."""
         rules = [
-            (Def(_function, rule, names).text(rule.__name__, ()), check) for rule, names, check in self.rules
+            (Def(_function, rule, names).text(rule.__name__, ()), kind, check)
+            for rule, names, kind, check in self.rules
         ]
         return {"others": self._others, "rules": rules}
 
@@ -459,7 +461,7 @@ def _function(
     text: Text,
     early: Parsed | None,
     others: tuple[Function, ...],
-    rules: Sequence[tuple[Text, bool]],
+    rules: Sequence[tuple[Text, RuleName, bool]],
     snippets: Mapping[str, Any] | None = None,
 ) -> Function:
     """A function for kernels, made again of its text."""
@@ -467,7 +469,7 @@ def _function(
     names = python.__globals__
     result = Function(python, names, early) if snippets is None else NativeFunction(python, names, snippets)
     result._others = others
-    for rule, check in rules:
+    for rule, kind, check in rules:
         written = rule.function()
-        _rule(result, written.__globals__, check)(written)
+        _rule(result, written.__globals__, kind, check)(written)
     return result
