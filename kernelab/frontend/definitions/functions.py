@@ -198,6 +198,7 @@ class UserFunction(FunctionHints, Single, Displayed):
     @property
     def derivatives(self) -> tuple[Rules | None, ...]:
         """Its rules and those of the functions that it calls; kernels are compiled with these."""
+        self._renew()
         return (self.rules, *self.callee_rules.values())
 
     def _renew(self) -> None:

@@ -11,7 +11,7 @@ recorded and differentiated as any launch is.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,10 +28,12 @@ from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, s
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import readable, transfer
+from kernelab.runtime.context.conversion import array_type
 from kernelab.runtime.context.recorder import RECORDER, caller, name_in_caller, refusal
+from kernelab.runtime.host.create import zeros
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
-from kernelab.runtime.launch.launch import run
+from kernelab.runtime.launch.launch import launch, run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import configured
 from kernelab.runtime.ops.operands import (
@@ -211,32 +213,69 @@ def apply(
 ) -> tuple[array, ...]:
     """Launch a function on all elements; the arrays that hold the results."""
     kernel, arguments, results = _prepared(name, callee, inputs, outs)
-    run(kernel, results[0].shape, [*arguments, *results])
+    launch(kernel, results[0].shape, [_launched(value) for value in arguments], results)
     return results
+
+
+_PLAIN_NUMBERS = frozenset(
+    np.dtype(kind).type for kind in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4")
+)
+
+
+def _launched(value: Any) -> Any:
+    """The operand as native code launches it: a number of NumPy's that has no origin as one of Python's."""
+    return value.item() if value.__class__ in _PLAIN_NUMBERS else value
 
 
 def _prepared(
     name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
 ) -> tuple[Kernel, Sequence[Any], tuple[array, ...]]:
     """The kernel that applies a function, what it reads, and what it writes."""
-    shape = broadcast(*inputs)
-    results = _results(callee, _types(callee, inputs))
     if outs is None:
-        traced = any(isinstance(a, array) and a.requires_grad for a in inputs)
-        place = next((a.device for a in inputs if isinstance(a, array)), CPU)
-        arrays: list[Any] = [
-            array(shape=shape, dtype=elem, device=place, requires_grad=traced and has_derivative(elem))
-            for elem in results
-        ]
-        outs = tuple(arrays)
+        kernel, shape, results = _into_new(name, callee, inputs)
+        arrays = [one for one in inputs if isinstance(one, array)]
+        place = arrays[0].device if arrays else CPU
+        traced = any(one.requires_grad for one in arrays)
+        new = [zeros(shape, elem, place, traced and has_derivative(elem)) for elem in results]
+        return kernel, inputs, tuple(new)
+    shape, results = broadcast(*inputs), _results(callee, _types(callee, inputs))
     _check(callee, outs, len(results), shape)
     for out in outs:
         inputs = [copied_if_overlapping(a, out) for a in inputs]
-    key = tuple(pattern(a, outs[0].shape) for a in inputs)
     try:
-        return _mapping(name, callee, callee.derivatives, key, tuple(out.type for out in outs)), inputs, outs
+        return _mapping_of(name, callee, inputs, outs[0].shape, [out.type for out in outs]), inputs, outs
     except KernelTypeError as error:
         raise _other_results(error, callee, results, outs) from None
+
+
+Plan = tuple[Kernel, tuple[int, ...], tuple[AnyType, ...]]
+
+_MOST_PLANS = 1024
+_PLANS: dict[Hashable, Plan] = {}
+"""Maps into new arrays: kernel, shape and results, by the function and what the operands are."""
+
+
+def _into_new(name: str, callee: UserFunction, inputs: Sequence[Any]) -> Plan:
+    """The kernel that applies a function, and the arrays that are to be made for its results."""
+    kinds = tuple([(a.type, a.shape) if isinstance(a, array) else value_type_of(a) for a in inputs])
+    plan = _PLANS.get((name, callee, callee.derivatives, kinds))
+    if plan is not None:
+        return plan
+    shape, results = broadcast(*inputs), _results(callee, _types(callee, inputs))
+    types = [array_type(elem, len(shape)) for elem in results]
+    plan = _mapping_of(name, callee, inputs, shape, types), shape, results
+    if len(_PLANS) >= _MOST_PLANS:
+        _PLANS.clear()
+    # Only now does the function know which others it calls, whose rules are its derivatives, too.
+    _PLANS[name, callee, callee.derivatives, kinds] = plan
+    return plan
+
+
+def _mapping_of(
+    name: str, callee: UserFunction, inputs: Sequence[Any], shape: tuple[int, ...], outs: Sequence[Array]
+) -> Kernel:
+    key = tuple(pattern(a, shape) for a in inputs)
+    return _mapping(name, callee, callee.derivatives, key, tuple(outs))
 
 
 def _types(callee: UserFunction, inputs: Sequence[Any]) -> tuple[AnyType, ...]:

@@ -8,6 +8,7 @@ matrix, a struct.  Must not know launches.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dis import get_instructions
@@ -177,11 +178,15 @@ def _same(value: Any, words: tuple[str, ...], depth: int = 0) -> Any:
 
 INDICES = ("i", "j", "k", "l")
 
+# Made once: a union of classes takes longer to make than to ask.
+_OPERANDS = (array, int, float, np.ndarray, np.number, np.bool_)
+_NUMBERS = (int, float, np.generic, np.ndarray)
+_TYPED = (array, Instance)
+
 
 def is_operand(value: Any) -> bool:
     """Whether an operator of arrays knows what to do with a value."""
-    known = array | np.ndarray | np.number | np.bool_ | bool | int | float
-    return isinstance(value, known) or is_picked(value)
+    return isinstance(value, _OPERANDS) or is_picked(value)
 
 
 def plain(value: Any) -> Any:
@@ -215,9 +220,9 @@ def refuse_structs(arrays: Sequence[array]) -> None:
 
 def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     """The operand as a launch takes it; `wanted` is the type that its parameter states, if it does."""
-    if isinstance(value, array | Instance) or type_of(value) is not None:
+    if isinstance(value, _TYPED) or type_of(value) is not None:
         return value
-    place = next((a.device for a in arrays if a.device.is_cuda), CPU)
+    place = next((a.device for a in arrays if a.allocation.space is not None), CPU)
     if isinstance(wanted, Vec | Mat) and isinstance(value, np.ndarray | list | tuple):
         several = isinstance(value, np.ndarray) and value.ndim > len(shape_of(wanted))
         return (
@@ -227,7 +232,7 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
         )
     if isinstance(value, np.ndarray) and value.ndim:
         return array(value, device=place, copy=False)
-    if not isinstance(value, np.generic | np.ndarray | bool | int | float):
+    if not isinstance(value, _NUMBERS):
         message = f"arrays, numbers, vectors and structs are mapped over, not {described(value)}"
         hint = "write kl.array(...) around it, or kl.vec3(...) for one vector"
         raise KernelTypeError.of(message, "map", hint)
@@ -236,9 +241,10 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
     if isinstance(number, int) and scalar.is_int and not scalar.holds(number):
         raise KernelValueError.of(f"{number} does not fit {scalar}", "range")
-    if isinstance(number, float) and scalar.is_float:
-        converted(np.asarray(number), scalar)
-    return follow(scalar(number), value)
+    result = scalar(number)
+    if isinstance(number, float) and scalar.is_float and math.isinf(result) and not math.isinf(number):
+        converted(np.asarray(number), scalar)  # raises
+    return follow(result, value)
 
 
 def require_place(place: Device | None, values: Sequence[Any], what: str = "map()") -> None:

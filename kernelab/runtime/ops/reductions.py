@@ -28,9 +28,10 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.array import array, duplicate, require_array
 from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.context.recorder import refusal
+from kernelab.runtime.host.create import zeros
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
-from kernelab.runtime.launch.launch import run
+from kernelab.runtime.launch.launch import launch, run
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.ops.elementwise import apply, cast_function, component_indices
 from kernelab.runtime.ops.operands import arrays_of, goes_through, made_once, plain
@@ -114,7 +115,7 @@ def array_sum(
     values = _first(values, value_count, axis)
     rows, shape = _rows(values, axis)
     target = _target(out, shape, _added_in(values.dtype, out), values.requires_grad, values.device)
-    _accumulate(_SUM, [rows], target)
+    _accumulate(_SUM, [rows], target, is_new=out is None)
     return _value(target) if out is None and axis is None else target
 
 
@@ -131,7 +132,7 @@ def total(values: array, axis: int | None, out: array | None, is_mean: bool) -> 
         is_float = scalar_of(values.dtype).is_float
         elem = _summed_in(values.dtype) if is_float else with_scalar(values.dtype, float64)
     target = _target(None if is_mean else out, shape, elem, values.requires_grad, values.device)
-    _accumulate(_SUM, [rows], target)
+    _accumulate(_SUM, [rows], target, is_new=is_mean or out is None)
     if not is_mean:
         return target
     mean: array = target / (values.size // max(target.size, 1))
@@ -208,7 +209,7 @@ def array_inner(
     (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
     traced = a.requires_grad or b.requires_grad
     target = _target(out, shape, _added_in(scalar_of(a.dtype), out), traced, a.device)
-    _accumulate(_INNER, [left, right], target)
+    _accumulate(_INNER, [left, right], target, is_new=out is None)
     return _value(target) if out is None and axis is None else target
 
 
@@ -254,14 +255,15 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
 # ------------------------------------------------------------------------------------------ parts
 
 
-def _accumulate(text: str, inputs: Sequence[array], target: array) -> None:
-    if any(source.overlaps(target) for source in inputs):
+def _accumulate(text: str, inputs: Sequence[array], target: array, is_new: bool) -> None:
+    if not is_new and any(source.overlaps(target) for source in inputs):
         inputs = [duplicate(source, source.requires_grad, "clone") for source in inputs]
     flat = target if target.ndim == 1 else target.flatten()
-    flat.zero_()
+    if not is_new:
+        flat.zero_()
     *rows, length = inputs[0].shape
     if length:
-        run(_compiled(text, inputs[0].type, target.dtype), (*rows, -(-length // BLOCK)), [*inputs, flat])
+        launch(_compiled(text, inputs[0].type, target.dtype), (*rows, -(-length // BLOCK)), inputs, [flat])
 
 
 def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
@@ -324,7 +326,7 @@ def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool
         require_array(out, "out is")
     if out is None:
         wanted = traced and scalar_of(elem).is_float
-        return array(shape=shape, dtype=elem, device=place, requires_grad=wanted)
+        return zeros(shape, elem, place, wanted)
     if out.dtype != elem or out.shape != shape:
         message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
         raise KernelTypeError.of(message, "out", f"make it with kl.zeros({shape}, dtype=kl.{elem})")
