@@ -50,6 +50,7 @@ LAUNCHES = {
     "launch": "plain launch (us)",
     "many": "plain launch of 10,000 threads (us)",
     "step": "a tape of one launch, recorded, backward and zeroed (us)",
+    "operators": "x * 2 + y by the operators of arrays (us)",
 }
 """The rows of what `overhead` measures."""
 

@@ -101,7 +101,7 @@ def latency(system: System, text: str, name: str, size: str) -> dict[str, float]
 
 
 def overhead(system: System) -> dict[str, float]:
-    """Microseconds a launch: alone, of many threads, recorded, and in backward; the kernel does little."""
+    """Microseconds a launch, alone, of many threads, recorded, and in backward, and of two operators."""
     lib = system.lib
     name = "overhead_kernel"
     arguments = ", ".join(f"{argument}: wp.array[float]" for argument in "abc")
@@ -139,11 +139,14 @@ def overhead(system: System) -> dict[str, float]:
 
     _repeat(step, 100)
     steps = _repeat(step, LAUNCHES)
+    _repeat(lambda: a * 2.0 + b, 100)
+    operators = _repeat(lambda: a * 2.0 + b, LAUNCHES)
     found = {"launch": alone, "many": many, "record": recorded, "backward": backward, "step": steps}
+    found["operators"] = operators
     return {what: 1e6 * seconds for what, seconds in found.items()}
 
 
-def _repeat(action: Callable[[], None], times: int) -> float:
+def _repeat(action: Callable[[], object], times: int) -> float:
     start = time.perf_counter()
     for _ in range(times):
         action()

@@ -113,6 +113,8 @@ def added(terms: Sequence[Any]) -> Any:
 
 def stacked(components: Sequence[Any], axis: int = -1) -> Numpy:
     """Arrays of one component each, joined along a new trailing axis."""
+    if not any(map(np.ndim, components)):
+        return np.array(components)
     return np.stack(np.broadcast_arrays(*components), axis)
 
 
@@ -230,7 +232,8 @@ class Builtin:
 
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
         op, result, types = self._resolved(operands)
-        values = [_held(untraced(x), t) for x, t in zip(operands, types, strict=True)]
+        pairs = zip(operands, types, strict=True)
+        values = [np.asarray(x) if type_of(x) is t else _held(untraced(x), t) for x, t in pairs]
         with np.errstate(all="ignore"):
             value = computed(op.numpy, values, scalar_of(result).dtype)
         host_value = _split(value, op.results(result)) if op.parts else value_of(result, value)
@@ -238,8 +241,7 @@ class Builtin:
 
     def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
         own = [host_type(x, self.name, len(operands)) for x in operands]
-        kinds = list(map(_kind_of, operands, own))
-        for types in (own, kinds, *_promoted(operands, own), *_promoted(operands, kinds)):
+        for types in _readings(operands, own):
             overload = ops.resolve(self.name, types)
             if overload is not None:
                 return *overload, types
@@ -299,6 +301,15 @@ def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:
             return Mat(scalar, n, m)
         case _:
             return scalar
+
+
+def _readings(operands: Sequence[Any], own: list[Type]) -> Iterator[list[Type]]:
+    """The types that operands may stand for, their own first."""
+    yield own
+    kinds = list(map(_kind_of, operands, own))
+    yield kinds
+    yield from _promoted(operands, own)
+    yield from _promoted(operands, kinds)
 
 
 def _kind_of(operand: Any, type: Type) -> Type:

@@ -4,6 +4,7 @@ Knows types and host values; must not know kernels.
 """
 
 import math
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import Host, as_components, type_of, value_of
 from kernelab.lang.rounding import BFLOAT16, fits, rounded, widened
-from kernelab.lang.types import Mat, Scalar, Transform, Vec
+from kernelab.lang.types import Mat, Scalar, Transform, Vec, size_of
 
 
 class Alias(type):
@@ -61,6 +62,10 @@ def _number(self: Scalar, value: Any = 0) -> Any:
         raise KernelValueError.of(f"{value} does not fit {self}", "range") from None
 
 
+_FLOATS = frozenset({float})
+_class_of = attrgetter("__class__")
+
+
 def made_of(type: Vec | Mat, /, *components: Any) -> Any:
     """A vector or matrix of no components (zeros), of one (repeated, or nested), or of all by rows.
 
@@ -68,6 +73,9 @@ def made_of(type: Vec | Mat, /, *components: Any) -> Any:
     """
     if not components:
         return value_of(type, np.zeros(type.shape, type.scalar.dtype))
+    is_usual = type.scalar.is_float and not type.scalar.flavor and len(components) == size_of(type)
+    if is_usual and _FLOATS.issuperset(map(_class_of, components)):
+        return value_of(type, np.array(components, type.scalar.dtype).reshape(type.shape))
     try:
         if any(component is None for component in components):
             raise TypeError("None is no number")

@@ -343,26 +343,26 @@ def _listed(value: HostValue, brackets: str) -> str:
 
 def _operate(name: str, *operands: Any) -> Any:
     """An operator of the language on operands of which one at least is a value."""
-    value = next((operand for operand in operands if type_of(operand) is not None), None)
-    others = [operand for operand in operands if type_of(operand) is None]
+    known = [type_of(operand) for operand in operands]
+    type = next((one for one in known if one is not None), None)
+    others = [operand for operand, one in zip(operands, known, strict=True) if one is None]
     # NumPy adds arrays to values, and multiplies them as matrices: both mean the same there.
-    if value is None or (name in ("add", "sub", "matmul") and others and all(map(_is_array, others))):
+    if type is None or (name in ("add", "sub", "matmul") and others and all(map(_is_array, others))):
         return _BY_NUMPY[name](*_plain(operands))
     for other in others:
         if _is_array(other):
-            raise ambiguous(name, value.type)
+            raise ambiguous(name, type)
         if isinstance(other, str | list | tuple | dict | complex | None):
-            raise unknown(name, value.type, other)
+            raise unknown(name, type, other)
         if not _is_number(other):
             return NotImplemented
-    assert value.type is not None
     # A number takes the type of the other operand's components.
-    types: list[Value] = [type_of(operand) or value.type.scalar for operand in operands]
+    types: list[Value] = [one or type.scalar for one in known]
     if _divides_ints(name, operands, types):
         return _divided(name, operands, types)
     overload = ops.resolve(name, types)
     if overload is None:
-        raise no_overload(name, operands, types, [type_of(operand) for operand in operands])
+        raise no_overload(name, operands, types, known)
     op, result = overload
     numbers = _numbers(operands, types)
     with np.errstate(all="ignore"):

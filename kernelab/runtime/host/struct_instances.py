@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelab.errors import KernelError, KernelTypeError, KernelValueError, TapeError, counted
 from kernelab.host.traced import Origins, follow, traced, untraced
-from kernelab.host.values import frozen, value_of
+from kernelab.host.values import frozen, type_of, value_of
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
 from kernelab.lang.types import (
@@ -463,6 +463,8 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
 
 
 def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
+    if type_of(value) == type:
+        return value.copy()
     try:
         numbers = widened(np.asarray(untraced(value)))
     except ValueError:

