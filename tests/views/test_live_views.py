@@ -52,7 +52,7 @@ def test_a_view_is_no_part_of_what_a_tape_records() -> None:
         view.update()
     tape.backward(loss)
     assert x.grad.list() == [2.0, 4.0]
-    assert len(tape) == 3  # the product, the clearing of the sum and the sum
+    assert len(tape) == 2  # the product and the sum
 
 
 def test_a_quick_picture_has_the_pixels_of_a_careful_one() -> None:
