@@ -420,6 +420,11 @@ def _new(
     return result
 
 
+def unfilled(shape: tuple[int, ...], elem: Any, place: Device, requires_grad: bool) -> array:
+    """An array for a launch that writes each of its elements, of whatever the memory held."""
+    return _new(shape, elem, place, requires_grad, {}, cleared=False)
+
+
 _PLAIN = frozenset({Scalar, Vec, Mat, NoneType})
 """The classes of element types for which layouts are remembered, beside `float`."""
 

@@ -30,7 +30,7 @@ from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import readable, transfer
 from kernelab.runtime.context.conversion import array_type
 from kernelab.runtime.context.recorder import RECORDER, caller, name_in_caller, refusal
-from kernelab.runtime.host.create import zeros
+from kernelab.runtime.host.create import unfilled
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import launch, run
@@ -236,7 +236,7 @@ def _prepared(
         arrays = [one for one in inputs if isinstance(one, array)]
         place = arrays[0].device if arrays else CPU
         traced = any(one.requires_grad for one in arrays)
-        new = [zeros(shape, elem, place, traced and has_derivative(elem)) for elem in results]
+        new = [unfilled(shape, elem, place, traced and has_derivative(elem)) for elem in results]
         return kernel, inputs, tuple(new)
     shape, results = broadcast(*inputs), _results(callee, _types(callee, inputs))
     _check(callee, outs, len(results), shape)
