@@ -21,6 +21,7 @@ from kernelab.runtime.array.layout import keys_of, require_inside
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.context.conversion import HostArray, described
 from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.host.create import unfilled
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
@@ -147,7 +148,7 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
 
     def contiguous(self) -> array:
         """The elements in an array of their own; a tape differentiates through it."""
-        copy = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=self.requires_grad)
+        copy = unfilled(self.shape, self.dtype, self.device, self.requires_grad)
         self._move("gather", copy)
         return copy
 

@@ -15,6 +15,7 @@ from kernelab.lang.types import Scalar, int32, scalar_of
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.transfers import readable, tabulate
 from kernelab.runtime.context.conversion import HostArray, described, is_whole
+from kernelab.runtime.host.create import unfilled
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.ops.indexed import indexedarray
 
@@ -126,7 +127,7 @@ def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray
     keys = keys[part]
     if not keys.size:
         return
-    places = array(shape=keys.shape, dtype=int32, device=keys.device)
+    places = unfilled(keys.shape, int32, keys.device, requires_grad=False)
     dtype = scalar_of(keys.dtype).dtype  # a check may hold keys in float64
     tabulate(places, [keys], lambda values: order(_ordered_bits(values.astype(dtype))))
     rows = (keys, *leaves_of(values[part]))
