@@ -550,7 +550,25 @@ def test_arrays_of_several_megabytes_begin_on_huge_pages() -> None:
     assert not kl.zeros(1_000_000, dtype=float).numpy().any()
 
 
-@pytest.mark.parametrize("key", [slice(None, None, 0), slice(0, 2.0), (slice(None, None, 0), 1)])
-def test_a_slice_that_is_none_is_an_error_of_kernelab(key: Any) -> None:
-    with pytest.raises(kl.KernelIndexError, match="slice"):
+@pytest.mark.parametrize("key", [slice(None, None, 0), (slice(None, None, 0), 1), (0, slice(2, 0, 0))])
+def test_a_slice_with_a_step_of_zero_is_an_error_of_the_value_as_in_numpy_and_in_kernels(key: Any) -> None:
+    for matrix in (kl.ones((2, 2)), kl.ones((2, 2))[[0, 1]]):
+        with pytest.raises(kl.KernelValueError, match="the step of a slice cannot be zero"):
+            matrix[key]
+        with pytest.raises(kl.KernelValueError, match="the step of a slice cannot be zero"):
+            matrix[key] = 0.0
+
+
+@pytest.mark.parametrize("key", [slice(0, 2.0), slice("a", None), (slice(None, None, 1.5), 1)])
+def test_the_parts_of_a_slice_are_integers(key: Any) -> None:
+    with pytest.raises(kl.KernelTypeError, match=r"an array is indexed by integers.*not the (float|text)"):
         kl.ones((2, 2))[key]
+    with pytest.raises(kl.KernelTypeError, match=r"an array is indexed by integers.*not the (float|text)"):
+        kl.ones((2, 2))[key] = 0.0
+
+
+@pytest.mark.parametrize("step", [2**31, 2**62, 10**30])
+def test_the_step_of_a_slice_that_takes_one_element_may_be_of_any_size(step: int) -> None:
+    x = kl.array([1.0, 2.0, 3.0])
+    x[1::step] = 5.0
+    assert x[::step].list() == [1.0] and x[::-step].list() == [3.0] and x.list() == [1.0, 5.0, 3.0]

@@ -346,7 +346,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         except OverflowError:
             message = f"an index of so many digits is out of bounds (the shape is {self.shape})"
             raise KernelIndexError.of(message, "index") from None
-        except (IndexError, TypeError, ValueError) as error:  # as a step of 0
+        except IndexError as error:
             raise KernelIndexError.of(f"{error} (the shape is {self.shape})", "index") from None
         axes = sum(k is None or isinstance(k, slice) for k in keys)
         if axes > 4:

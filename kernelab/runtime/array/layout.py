@@ -318,7 +318,9 @@ class Views(Strided):
         if not count:
             return None
         offset = self.offset + start * strides[0]
-        shape, strides = (count, *shape[1:]), (step * strides[0], *strides[1:])
+        if count > 1:  # else the step may be of any size
+            strides = (step * strides[0], *strides[1:])
+        shape = (count, *shape[1:])
         return self.over(self.allocation, offset, shape, strides, self.dtype)
 
     def _seen(self, values: HostArray, axes: int) -> Self:
@@ -372,12 +374,14 @@ class Views(Strided):
 def keys_of(elements: Any, key: Index | tuple[Index, ...], *, looks: bool = False) -> tuple[Any, ...]:
     """An index with a part for every axis; raises KernelTypeError or KernelIndexError where it is none.
 
-    Where it only looks, None may stand for a new axis beside slices.
+    A step of 0 is a KernelValueError.  Where it only looks, None may stand for a new axis beside slices.
     """
     keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
     for k in keys:
         if not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or k is None or is_indices(k)):
             raise _no_index(k)
+        if isinstance(k, slice):
+            _require_bounds(k)
     count = sum(k is not Ellipsis and k is not None for k in keys)
     if count > elements.ndim:
         message = f"{count} indices for an array of shape {elements.shape}"
@@ -390,6 +394,16 @@ def keys_of(elements: Any, key: Index | tuple[Index, ...], *, looks: bool = Fals
         if not (looks and are_slices):
             raise _no_index(None)
     return whole
+
+
+def _require_bounds(key: slice) -> None:
+    parts = (key.start, key.stop, key.step)
+    no_integer = next((part for part in parts if part is not None and not hasattr(part, "__index__")), None)
+    if no_integer is not None:
+        raise _no_index(no_integer)
+    if key.step == 0:
+        hint = "leave it out to take every element"
+        raise KernelValueError.of("the step of a slice cannot be zero", "value", hint)
 
 
 def _no_index(key: Any) -> KernelTypeError:
