@@ -407,6 +407,19 @@ def test_what_has_no_gradient_on_a_tape_says_how_to_ask_for_it(fields: dict[str,
     assert s not in tape.gradients and tape.gradients.get(v) is None
 
 
+def test_a_struct_that_requires_gradients_and_took_no_part_is_told_as_an_array_is(fields: dict[str, Any]) -> None:
+    numbers = material(fields)
+    numbers.requires_grad = True
+    with kl.Tape() as tape:
+        pass
+    for primal in (numbers, kl.ones(3, requires_grad=True)):
+        with pytest.raises(kl.KernelKeyError, match="took no part in what this tape recorded"):
+            _ = tape.gradients[primal]
+    energies(fields, numbers)
+    with pytest.raises(kl.KernelKeyError, match="took no part in what this tape recorded"):
+        _ = tape.gradients[numbers]
+
+
 def test_fields_set_later_count_and_gradients_add(fields: dict[str, Any]) -> None:
     s = material(fields)
     energies(fields, s)

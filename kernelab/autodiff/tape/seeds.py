@@ -96,7 +96,8 @@ class Gradients(dict[Any, Any]):
 
 def _no_gradient(primal: Any) -> tuple[str, str]:
     name = called(primal, described(primal))
-    if isinstance(primal, array) and primal.requires_grad:
+    is_struct_with_one = isinstance(primal, Instance) and primal.grad is not None
+    if is_struct_with_one or (isinstance(primal, array) and primal.requires_grad):
         return f"{name} took no part in what this tape recorded", "launch it inside `with tape:`"
     if isinstance(primal, array):
         return f"{name} requires no gradient", "create it with requires_grad=True, before it is launched"
