@@ -1,7 +1,7 @@
 """Names that programs written for Warp use: devices, modules, conditions of captured launches, aliases."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from kernelab.lang.types import uint64
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import refusal
-from kernelab.runtime.kernel.loading import MODULE_OPTIONS, NAMED_OPTIONS, Module, refuse_unknown
+from kernelab.runtime.kernel.loading import NAMED_OPTIONS, Module, ModuleOptions, options_in, refuse_unknown
 from kernelab.runtime.launch.scoped import Graph
 from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.spaces import OPEN
@@ -139,12 +139,12 @@ def set_module_options(options: Mapping[str, Any], module: Any = None) -> None:
     change nothing.  Raises KernelValueError for an option that Warp does not have.
     """
     refuse_unknown("kernel", {"module_options": options})
-    _names(module).setdefault(MODULE_OPTIONS, {}).update(options)
+    _options_of(module, sys._getframe(1).f_globals).update(options)
 
 
 def get_module_options(module: Any = None) -> dict[str, Any]:
     """The options of kernels of the calling Python module, or of `module`: those set, and the defaults."""
-    return {**MODULE_DEFAULTS, **_names(module).get(MODULE_OPTIONS, {})}
+    return {**MODULE_DEFAULTS, **_options_of(module, sys._getframe(1).f_globals)}
 
 
 def get_module(name: str) -> Module:
@@ -154,8 +154,8 @@ def get_module(name: str) -> Module:
     module has is for those with `module=name`.
     """
     if name in sys.modules:
-        return Module(name, _names(name).setdefault(MODULE_OPTIONS, {}))
-    return Module(name, NAMED_OPTIONS.setdefault(name, {}))
+        return Module(name, options_in(vars(sys.modules[name])))
+    return Module(name, NAMED_OPTIONS.setdefault(name, ModuleOptions()))
 
 
 def force_load(device: Any = None, modules: Any = None, **_: Any) -> None:
@@ -171,14 +171,17 @@ def clear_kernel_cache() -> None:
     clear()
 
 
-def _names(module: Any) -> dict[str, Any]:
+def _options_of(module: Any, calling: dict[str, Any]) -> MutableMapping[str, Any]:
     if module is None:
-        return sys._getframe(2).f_globals
+        return options_in(calling)
+    if isinstance(module, Module):
+        return module.options
     owner = sys.modules.get(module) if isinstance(module, str) else module
     if not hasattr(owner, "__dict__"):
         message = f"there is no module {module!r}"
-        raise KernelValueError.of(message, "module", "pass a Python module that is imported, or nothing")
-    return vars(owner)
+        hint = "pass a Python module that is imported, kernel.module, or nothing"
+        raise KernelValueError.of(message, "module", hint)
+    return options_in(vars(owner))
 
 
 # ------------------------------------------------------------------ conditions that the host evaluates

@@ -407,7 +407,7 @@ def test_what_has_no_gradient_on_a_tape_says_how_to_ask_for_it(fields: dict[str,
     assert s not in tape.gradients and tape.gradients.get(v) is None
 
 
-def test_a_struct_that_requires_gradients_and_took_no_part_is_told_as_an_array_is(fields: dict[str, Any]) -> None:
+def test_a_struct_that_took_no_part_in_a_tape_is_told_as_an_array_is(fields: dict[str, Any]) -> None:
     numbers = material(fields)
     numbers.requires_grad = True
     with kl.Tape() as tape:

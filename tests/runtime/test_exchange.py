@@ -69,6 +69,24 @@ def test_what_speaks_no_dlpack_is_refused() -> None:
         kl.from_dlpack([1.0])
 
 
+def test_what_hands_over_no_capsule_of_dlpack_is_named() -> None:
+    class Library:
+        def __init__(self, handed: object) -> None:
+            self.handed = handed
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+        def __dlpack__(self, **_: Any) -> object:
+            return self.handed
+
+    used = np.zeros(3).__dlpack__()
+    kl.from_dlpack(used)
+    for handed in (object(), None, used):
+        with pytest.raises(kl.KernelTypeError, match="the __dlpack__ of a Library returns no DLPack capsule"):
+            kl.from_dlpack(Library(handed))
+
+
 def test_dlpack_data_on_another_device_are_refused() -> None:
     class Elsewhere(Producer):
         def __dlpack_device__(self) -> Any:

@@ -291,7 +291,12 @@ def _shared(source: Any) -> Any:
         return source.numpy()
     if is_brain(source):
         return np.from_dlpack(Bits(source)).view(bfloat16.dtype)
-    return np.from_dlpack(source)
+    try:
+        return np.from_dlpack(source)
+    except ValueError:
+        message = f"the __dlpack__ of {a_thing(source)} returns no DLPack capsule that is still unused"
+        hint = "hand over an array of NumPy, PyTorch, JAX, ..."
+        raise KernelTypeError.of(message, "dlpack", hint) from None
 
 
 def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:

@@ -39,10 +39,12 @@ from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.kernel.arguments import LateSums, Loaded, Plan, ordered, parameters, straight
 from kernelab.runtime.kernel.loading import (
     Module,
+    ModuleOptions,
     Parsed,
     chosen_options,
     constants_of,
     loader,
+    module_options,
     names_around,
     parsed,
     refuse_unknown,
@@ -239,8 +241,11 @@ class Kernel(KernelHints, Displayed):
     @property
     def module(self) -> Module:
         """The Python module where the kernel stands; every kernel is built alone."""
+        if self._function is None:
+            return Module(self.source.label, ModuleOptions(self.options))
         code = getattr(self._function, "__code__", None)
-        return Module(self.source.label if code is None else label_of(code.co_filename), self.options)
+        label = self.source.label if code is None else label_of(code.co_filename)
+        return Module(label, module_options(self._function, self._chosen))
 
     @property
     def doc(self) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, KernelSyntaxError, KernelValueError, Source
 from kernelab.frontend.definitions.cell import Definition, fix_defaults, lower_tree
-from kernelab.frontend.definitions.definitions import effective_options, unknown_option
+from kernelab.frontend.definitions.definitions import MODULE_DEFAULTS, effective_options, unknown_option
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
 from kernelab.frontend.meaning.annotations import StructDefinition
@@ -146,7 +146,15 @@ class _Replacing(ast.NodeTransformer):
 MODULE_OPTIONS = "__kernelab_options__"
 """The name under which a Python module keeps the options of its kernels."""
 
-NAMED_OPTIONS: dict[Any, dict[str, Any]] = {}
+
+class ModuleOptions(dict[str, Any]):
+    """The options that have been set for a module; an index finds the others too, as they are by default."""
+
+    def __missing__(self, name: str) -> Any:
+        return MODULE_DEFAULTS[name]
+
+
+NAMED_OPTIONS: dict[Any, ModuleOptions] = {}
 """The options of groups of kernels that are no Python modules, by the names given with `module=`."""
 
 
@@ -155,7 +163,7 @@ class Module:
     """A group of kernels by name, for programs that build by module; each kernel is built by itself."""
 
     name: str
-    options: MutableMapping[str, Any] = field(default_factory=dict)
+    options: MutableMapping[str, Any] = field(default_factory=ModuleOptions)
 
     def load(self, device: Any = None, block_dim: Any = None, **_: Any) -> None:
         """Do nothing: each kernel is built by itself when it is first launched."""
@@ -277,6 +285,24 @@ def chosen_options(function: Callable[..., Any], options: Mapping[str, Any]) -> 
     shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
     around = module.options if isinstance(module, Module) else NAMED_OPTIONS.get(module, shared)
     return effective_options({"module_options": around}) | effective_options(options)
+
+
+def module_options(function: Callable[..., Any], options: Mapping[str, Any]) -> MutableMapping[str, Any]:
+    """What is set, now or later, for the module of a decorated kernel; the kernel's own, if it has some."""
+    module, own = options.get("module"), options.get("module_options")
+    if own is not None:
+        return ModuleOptions(own)
+    if isinstance(module, Module):
+        return module.options
+    if module in NAMED_OPTIONS:
+        return NAMED_OPTIONS[module]
+    return options_in(getattr(function, "__globals__", {}))
+
+
+def options_in(names: dict[str, Any]) -> ModuleOptions:
+    """What is set for the kernels of a Python module that has these names."""
+    options: ModuleOptions = names.setdefault(MODULE_OPTIONS, ModuleOptions())
+    return options
 
 
 def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
