@@ -17,9 +17,58 @@ def test_devices_of_other_kinds_are_not_there() -> None:
     assert kl.is_device_available("cpu") and not kl.is_device_available("cuda:99")
     assert kl.get_device("cpu").sm_count == 0 and not kl.get_device("cpu").is_capturing
     assert kl.can_access("cpu", "cpu") and not kl.is_mempool_supported("cpu")
+    assert not kl.get_device("cpu").is_mempool_supported and not kl.get_device("cpu").is_mempool_enabled
+    assert isinstance(None, kl.DeviceLike) and isinstance(kl.get_device("cpu"), kl.DeviceLike)
     kl.synchronize_device("cpu")
     with pytest.raises(kl.LaunchError, match="cuda:99"):
         kl.get_cuda_device(99)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("stream", r"kl\.get_stream\(device\)"),
+        ("set_stream", r"kl\.set_stream\(stream\)"),
+        ("can_access", r"kl\.can_access\(device, other\)"),
+        ("context_guard", "ScopedDevice"),
+        ("is_ipc_supported", "cuDeviceGetAttribute"),
+        ("max_shared_memory_per_block", "cuDeviceGetAttribute"),
+        ("is_cud", "did you mean is_cuda"),
+    ],
+)
+def test_what_a_device_does_not_say_is_answered_with_who_does(name: str, hint: str) -> None:
+    with pytest.raises(kl.KernelAttributeError, match=rf"a device has no {name}\n  hint: .*{hint}"):
+        getattr(kl.get_device("cpu"), name)
+    assert not hasattr(kl.get_device("cpu"), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("cuda_profiler_start", "left to the driver"),
+        ("MemoryKind", "left to the driver"),
+        ("set_device_allocator", "left to the driver"),
+        ("stream_from_torch", r"kl\.Stream\(cuda_stream="),
+        ("stream_from_paddle", "kl.from_dlpack"),
+        ("JaxCallableGraphMode", "kl.from_dlpack"),
+        ("RegisteredGLBuffer", "as kernels"),
+        ("transform_expand", r"kl\.transform\(\*t\)"),
+        ("untile", "a loop over the elements"),
+        ("breakpoint", r"kl\.trace\("),
+    ],
+)
+def test_names_of_warp_that_are_not_there_say_what_to_do(name: str, hint: str) -> None:
+    with pytest.raises(kl.KernelAttributeError, match=rf"(?s)kernelab has no {name}: .*{hint}"):
+        getattr(kl, name)
+
+
+def test_timers_can_be_silenced_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kl.ScopedTimer, "enabled", False)
+    with kl.ScopedTimer("unseen") as timer:
+        pass
+    assert capsys.readouterr().out == "" and timer.elapsed == 0.0
 
 
 def test_options_of_a_module_are_those_of_its_kernels() -> None:

@@ -88,6 +88,8 @@ jacobian: write kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])
 gradcheck: write kl.autograd.gradcheck(kernel, dim=n, inputs=[...], outputs=[...])
 trace: write kl.trace(kernel, thread, dim=n, inputs=[...])
 args: its parameters are in inspect.signature(kernel)
+overloads|(get|add)_overload: write kl.overload(kernel, [types]), which is the kernel for these types
+func: what Python would run is kernel.__wrapped__
 """)
 """Attributes of kernels."""
 
@@ -116,6 +118,18 @@ plot|show: show the tape as the value of a cell, or write tape.visualize()
 """)
 """Attributes of tapes."""
 
+DEVICES = Table(r"""
+stream|has_stream: write kl.get_stream(device)
+null_stream: write kl.Stream(device), or kl.get_stream(device)
+set_stream: write kl.set_stream(stream)
+can_access: write kl.can_access(device, other)
+\w+_allocator|memset|memtile: memory is that of arrays: kl.zeros(n, device=...)
+context|context_guard|has_context|make_current: kl.ScopedDevice(device) makes it the default one
+max_shared_memory_per_block|is_uva|is_primary|uuid|pci_bus_id|is_\w+_supported|is_\w+_access_from_\w+:
+    CUDA's driver tells of its devices: cuda.bindings.driver.cuDeviceGetAttribute(...)
+""")
+"""Attributes of devices."""
+
 OPTIMISERS = Table(r"""
 param_groups: set optimizer.lr; parameters with another rate have an optimiser of their own
 state_dict: parameters are arrays: x.numpy() is what to keep
@@ -128,7 +142,7 @@ update: call optimizer.step([x.grad])
 
 
 PUBLIC_NAMES = Table(r"""
-tile\w*|launch_tiled: tiles are not part of the language => write a loop over the elements
+(un)?tile\w*|launch_tiled: tiles are not part of the language => write a loop over the elements
 prange|ndrange|grid: threads take the place of the loop => write i = tid() in a kernel, and launch n of them:
     kernel[n](...)
 field: arrays are made by zeros and array => write kl.zeros(n, dtype=float, requires_grad=True)
@@ -163,14 +177,19 @@ capture_\w+: CUDA graphs in files are not part of kernelab => capture what runs 
     kl.ScopedCapture() as capture
 (Scoped)?(Mempool\w*|PeerAccess|CudaProfiler|Allocator|MemoryTracker)|\w+_external_stream: memory pools and
     profilers of CUDA are left to the driver => leave it out: a device's memory comes from its own pool
-(timing|TIMING|set_mempool|set_peer|get_mempool)_\w+: memory pools and profilers of CUDA are left to the
-    driver => leave it out: a device's memory comes from its own pool
-((to|from)_)?(jax|paddle)|jax_\w+|(dtype|device)_(to|from)_(jax|paddle): there is no bridge to this library
-    by name => pass its arrays to kl.from_dlpack, and kernelab's to its own from_dlpack
+(timing|TIMING|set_mempool|set_peer|get_mempool|cuda_profiler)_\w+|TimingResult|MemoryKind|\w+[Aa]llocator:
+    memory pools and profilers of CUDA are left to the driver => leave it out: a device's memory comes from
+    its own pool
+stream_(to|from)_torch: streams go by their address => write
+    kl.Stream(cuda_stream=torch.cuda.current_stream().cuda_stream)
+((to|from)_)?(jax|paddle)|jax_\w+|Jax\w+|(dtype|device|stream)_(to|from)_(jax|paddle): there is no bridge to
+    this library by name => pass its arrays to kl.from_dlpack, and kernelab's to its own from_dlpack
+transform_expand: the type takes the numbers => write kl.transform(*t)
 fixedarray: arrays of a fixed size are local to a kernel => make one in the kernel: zeros(shape=(3,),
     dtype=float)
 \w*fabricarray\w*: arrays of USD's Fabric are not part of the library => copy them into an array
-fem|sim|sparse|render: this part of Warp is not part of kernelab => write what you need of it as kernels
+fem|sim|sparse|render|\w*GL(Buffer|Texture)\w*: this part of Warp is not part of kernelab => write what
+    you need of it as kernels
 print_diagnostics|print_memory_report: there is a command for it => run `kernelab doctor` in a terminal, or
     `!kernelab doctor` in a cell
 (get|set)_logger|Logger|ScopedLog\w+: kernelab writes no log => it speaks by errors, warnings and print
@@ -179,6 +198,8 @@ compile_aot_module|load_aot_module|get_cuda_\w+|get_cpu_kernel_cache_key|get_sug
     first launched
 dense_(gemm|chol|subs|solve)\w*|graph_coloring_\w+|GraphColoringAlgorithm: this part of Warp is not part of
     kernelab => write it as a kernel, or use SciPy where no gradient is needed
+breakpoint: no debugger stops in a kernel => write print("x =", x[i]) in it, or
+    kl.trace(kernel, 0, dim=n, inputs=[x])
 block_dim: the CPU has no blocks => pass the number to the kernel as an argument
 address|address_of: kernels have no addresses => hand the array and the index over, or use kl.ref
 tensor|asarray|as_tensor|Tensor: arrays are made by array => write kl.array(...)

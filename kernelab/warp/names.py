@@ -34,6 +34,9 @@ Float = TypeVar("Float")
 Scalar = TypeVar("Scalar")
 """Annotations of functions and kernels that take numbers of several types, as `Any` does."""
 
+DeviceLike = Device | str | None
+"""The annotation of what names a device."""
+
 handle = uint64
 """The number by which Warp names a mesh or a volume; here it is a number like others."""
 
@@ -106,7 +109,7 @@ def get_cuda_supported_archs() -> list[int]:
 
 def is_mempool_supported(device: Device | str | None = None) -> bool:
     """Whether a device has a memory pool: the CPU has none."""
-    return bool(get_device(device).is_cuda)
+    return bool(get_device(device).is_mempool_supported)
 
 
 is_mempool_enabled = is_mempool_supported
@@ -239,8 +242,8 @@ def _run(word: str, body: object, stream: Stream | None, named: dict[str, Any]) 
 
 
 __all__ = [
-    "LOG_DEBUG", "LOG_ERROR", "LOG_INFO", "LOG_WARNING", "DeterministicMode", "Float", "Int", "Module",
-    "Scalar", "WarpCodegenAttributeError", "WarpCodegenError", "WarpCodegenIndexError",
+    "LOG_DEBUG", "LOG_ERROR", "LOG_INFO", "LOG_WARNING", "DeterministicMode", "DeviceLike", "Float", "Int",
+    "Module", "Scalar", "WarpCodegenAttributeError", "WarpCodegenError", "WarpCodegenIndexError",
     "WarpCodegenKeyError", "WarpCodegenTypeError", "WarpCodegenValueError", "can_access", "capture_if",
     "capture_while", "clear_kernel_cache", "force_load", "get_cuda_device", "get_cuda_device_count",
     "get_cuda_devices", "get_cuda_driver_version", "get_cuda_supported_archs", "get_cuda_toolkit_version",

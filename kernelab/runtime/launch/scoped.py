@@ -32,7 +32,10 @@ class ScopedTimer:
     `elapsed` holds the milliseconds afterwards, and `dict`, where given, gets them appended to a list under
     the name.  `detailed` profiles the block by function; `skip_tape` leaves the tape alone; nothing happens
     unless `active`.  `synchronize`, `use_nvtx`, `color` and `cuda_filter` have no effect on the CPU.
+    ``ScopedTimer.enabled = False`` silences all that are made from then on.
     """
+
+    enabled = True
 
     @explains_bad_calls()
     def __init__(
@@ -49,7 +52,7 @@ class ScopedTimer:
         skip_tape: bool = False,
     ) -> None:
         self.name = name
-        self.active = active
+        self.active = active and self.enabled
         self.print = print
         self.elapsed = 0.0
         self.dict = dict

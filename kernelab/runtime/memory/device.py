@@ -3,11 +3,12 @@
 import os
 import re
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NoReturn
 
 from kernelab.backend.common import backends
 from kernelab.data_classes import dataclass
-from kernelab.errors import LaunchError
+from kernelab.errors import KernelAttributeError, LaunchError
+from kernelab.guidance.missing_names import DEVICES
 from kernelab.runtime.memory.memory import MemorySpace
 from kernelab.runtime.memory.spaces import OPEN, Space
 
@@ -22,6 +23,11 @@ class Device:
 
     def __str__(self) -> str:
         return self.name
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raises KernelAttributeError that says what to write instead."""
+        known = [known for known in dir(type(self)) if not known.startswith("_")]
+        raise KernelAttributeError.of_name(f"a device has no {name}", DEVICES.hint(name) or None, name, known)
 
     @property
     def is_cpu(self) -> bool:
@@ -55,6 +61,13 @@ class Device:
     def is_capturing(self) -> bool:
         """Whether launches on it are being captured."""
         return self.is_cuda and OPEN[self.name].capture is not None
+
+    @property
+    def is_mempool_supported(self) -> bool:
+        """Whether arrays on it come from a pool: those of the CPU do not."""
+        return self.is_cuda
+
+    is_mempool_enabled = is_mempool_supported
 
     @property
     def total_memory(self) -> int:
