@@ -97,6 +97,7 @@ def jacobian(
     max_outputs_per_var: int = -1,
     plot_jacobians: bool = False,
     metadata: FunctionMetadata | None = None,
+    restore_inputs: bool = True,
     *,
     sparse: bool | Literal["auto"] = False,
 ) -> Jacobians:
@@ -107,7 +108,7 @@ def jacobian(
     behind these.  Of a kernel whose `outputs` are not given, they are the arrays that it changes.
     `input_output_mask` lists pairs of inputs and outputs, by position or name.  With `max_outputs_per_var`,
     only so many rows of each are computed; the others are NaN.  All arguments keep their values and
-    gradients.
+    gradients, whatever `restore_inputs` says.
 
     Returns a dict from pairs of positions ``(input, output)``, or names, to matrices: a row for each
     component of the output, a column for each of the input, in the precision of the input.  With `sparse`,
@@ -152,6 +153,7 @@ def jacobian_fd(
     eps: float = 1e-4,
     plot_jacobians: bool = False,
     metadata: FunctionMetadata | None = None,
+    restore_inputs: bool = True,
 ) -> Jacobians:
     """The same Jacobians by central differences with the step `eps`, of a float64 build, in float64.
 
@@ -201,18 +203,19 @@ def gradcheck(
     plot_relative_error: bool = False,
     plot_absolute_error: bool = False,
     show_summary: bool = True,
+    restore_inputs: bool = True,
     fast: Fast = "auto",
 ) -> GradcheckReport:
     r"""Check that the adjoint of a kernel or Python function is its derivative, entry by entry.
 
-    `function`, `dim`, `inputs`, `outputs` and `input_output_mask` are those of `jacobian`; what the outputs
-    begin with is varied too, where they have `requires_grad` and may be read.  The differences are taken of a
-    float64 build, with a step of `eps`.  An entry passes if the adjoint in float64 is within a 100,000th of
-    the difference, or within what differences cannot resolve, measured against the row and column of the
-    entry, and if the adjoint as it runs is that in float64 up to the rounding of its precision.  With `atol`
-    or `rtol` it passes if ``|adjoint - difference| <= atol + rtol |difference|``.
-    `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array
-    are checked.  Rules that users wrote have to be linear besides, and the tangent that of the adjoint.
+    `function`, `dim`, `inputs`, `outputs`, `input_output_mask` and `restore_inputs` are those of `jacobian`;
+    what the outputs begin with is varied too, where they have `requires_grad` and may be read.  The
+    differences are taken of a float64 build, with a step of `eps`.  An entry passes if the adjoint in float64
+    is within a 100,000th of the difference, or within what differences cannot resolve, measured against the
+    row and column of the entry, and if the adjoint as it runs is that in float64 up to the rounding of its
+    precision.  With `atol` or `rtol` it passes if ``|adjoint - difference| <= atol + rtol |difference|``.
+    `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array are checked.  Rules
+    that users wrote have to be linear besides, and the tangent that of the adjoint.
 
     With `fast`, the adjoint and the differences are compared along random directions, both in float64, where
     one wrong entry among thousands shows; only where they do not agree are entries compared, of a sparsity

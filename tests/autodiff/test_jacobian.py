@@ -370,13 +370,15 @@ def test_a_jacobian_behaves_as_an_array_and_goes_to_scipy() -> None:
         kl.autograd.jacobian(K["band"], 4, [x], [kl.zeros(4)])["x", "z"]
 
 
-def test_arguments_keep_values_gradients_and_versions_and_nothing_is_recorded() -> None:
+@pytest.mark.parametrize("restore_inputs", [True, False])
+def test_arguments_keep_values_gradients_and_versions_and_nothing_is_recorded(restore_inputs: bool) -> None:
     x, y = reals(3), kl.full(3, 5.0)
     x.grad = kl.full(3, 2.0)
     version = x.allocation.version
     with kl.Tape() as tape:
-        kl.autograd.jacobian(K["squares"], 3, [x], [y])
-        kl.autograd.jacobian_fd(K["squares"], 3, [x], [y])
+        kl.autograd.jacobian(K["squares"], 3, [x], [y], restore_inputs=restore_inputs)
+        kl.autograd.jacobian_fd(K["squares"], 3, [x], [y], restore_inputs=restore_inputs)
+        kl.autograd.gradcheck(K["squares"], 3, [x], [y], show_summary=False, restore_inputs=restore_inputs)
     assert len(tape) == 0
     assert (x.grad.numpy().tolist(), y.numpy().tolist()) == ([2.0] * 3, [5.0] * 3)
     assert x.allocation.version == version

@@ -24,6 +24,16 @@ def test_a_timer_is_silent_where_it_is_told_to(capsys: pytest.CaptureFixture[str
     assert (list(found), found["step"][1]) == (["step"], timer.elapsed)
 
 
+def test_a_timer_waits_for_devices_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("kernelab.runtime.launch.scoped.synchronize", lambda: waits.append(timer.elapsed))
+    for told in (False, True):
+        timer = kl.ScopedTimer("step", print=False, synchronize=told)
+        with timer:
+            pass
+    assert waits == [0.0, 0.0]  # both times before it has measured
+
+
 def test_a_detailed_timer_names_the_functions(capsys: pytest.CaptureFixture[str]) -> None:
     with kl.ScopedTimer("profiled", detailed=True):
         sorted([3, 1, 2])

@@ -30,8 +30,9 @@ class ScopedTimer:
     """Time a ``with`` block, print how long it took, and name it on the tape that is recording.
 
     `elapsed` holds the milliseconds afterwards, and `dict`, where given, gets them appended to a list under
-    the name.  `detailed` profiles the block by function; `skip_tape` leaves the tape alone; nothing happens
-    unless `active`.  `synchronize`, `use_nvtx`, `color` and `cuda_filter` have no effect on the CPU.
+    the name.  `detailed` profiles the block by function; `synchronize` waits for devices before and behind
+    it; `skip_tape` leaves the tape alone; nothing happens unless `active`.  `use_nvtx`, `color`,
+    `cuda_filter` and `report_func` have no effect.
     ``ScopedTimer.enabled = False`` silences all that are made from then on.
     """
 
@@ -49,6 +50,7 @@ class ScopedTimer:
         color: int | str = "rapids",
         synchronize: bool = False,
         cuda_filter: int = 0,
+        report_func: Any = None,
         skip_tape: bool = False,
     ) -> None:
         self.name = name
@@ -57,6 +59,7 @@ class ScopedTimer:
         self.elapsed = 0.0
         self.dict = dict
         self.skip_tape = skip_tape
+        self.synchronize = synchronize
         self._profile: Any = None
         if detailed:
             from cProfile import Profile  # which takes time to load, as below
@@ -72,6 +75,8 @@ class ScopedTimer:
         if self._recorder is not None:
             self._recorder.scope_begin(self.name)
         _DEPTH.set(_DEPTH.get() + 1)
+        if self.synchronize:
+            synchronize()
         if self._profile is not None:
             self._profile.enable()
         self._began = time.perf_counter()
@@ -80,6 +85,8 @@ class ScopedTimer:
     def __exit__(self, *_: object) -> None:
         if not self.active:
             return
+        if self.synchronize:
+            synchronize()
         self.elapsed = (time.perf_counter() - self._began) * 1000.0
         if self._profile is not None:
             self._profile.disable()
