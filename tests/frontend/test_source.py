@@ -57,6 +57,21 @@ def test_a_function_whose_text_python_does_not_keep_is_refused() -> None:
         source_of(made)
 
 
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("<timed exec>", "%%time keeps no text of its cell"),
+        ("<dynamic-code>", "cloudpickle left its text behind"),
+    ],
+)
+def test_where_no_text_ever_is_the_hint_says_what_took_it_away(file: str, hint: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(compile("made = lambda x: x\n\ndef other(x):\n    return x\n", file, "exec"), scope)
+    for without in (scope["made"], scope["other"]):
+        with pytest.raises(KernelSyntaxError, match=f"hint: {hint}"):
+            kl.map(without, kl.ones(2))
+
+
 GIVEN = "def made(x):\n    return x + 1.0\n\nother = lambda v: v * 3.0\n"
 COMMAND = "import kernelab\n\nother = lambda v: v * 2.0\ndef made(x):\n    return x - 1.0\n"
 

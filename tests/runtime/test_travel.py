@@ -290,6 +290,16 @@ def kernel_struct(kernel: Any) -> Callable[[], Any]:
     return class_of(kernel.definition.signature[1].type)
 
 
+def test_kernels_of_operators_of_arrays_travel() -> None:
+    x = kl.ones(2, requires_grad=True)
+    with kl.Tape() as tape:
+        y = abs(x * x) ** 1.5
+        y += kl.map(kl.sin, y).astype(kl.float64).astype(float)
+    kernels = [record.kernel for record in tape.launches]
+    assert [kernel.name for kernel in kernels][:3] == ["array_mul", "array_abs", "array_pow"]
+    assert all(pickle.loads(pickle.dumps(kernel)) is kernel for kernel in kernels)
+
+
 def test_arrays_jacobians_and_reports_travel_with_their_bytes_out_of_band() -> None:
     x = kl.ones(1000, requires_grad=True)
     sparse = kl.autograd.jacobian(lambda x: x * x, inputs=[x], sparse=True)

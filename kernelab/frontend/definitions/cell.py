@@ -433,7 +433,7 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
     source, tree = lambda_of(function, label) if name == "<lambda>" else source_of(function)
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
-        raise no_text(name)
+        raise no_text(name, function)
     if not returns_value(definition.body):
         hint = "return the value of one element"
         raise KernelSyntaxError.of(f"`{name}` returns nothing", "func", hint, Places(source).head(definition))

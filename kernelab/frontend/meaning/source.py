@@ -139,7 +139,7 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
         refuse_other_text(function)
         lines, first = _lines_of(function)
     except (OSError, TypeError):
-        raise no_text(getattr(function, "__name__", repr(function))) from None
+        raise no_text(getattr(function, "__name__", repr(function)), function) from None
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(lines[0]) - len(lines[0].lstrip())
@@ -174,11 +174,19 @@ def _lines_of(function: Callable[..., Any]) -> tuple[list[str], int]:
     return inspect.getblock(kept[first - 1 :]), first
 
 
-def no_text(name: str) -> KernelSyntaxError:
+_WITHOUT_TEXT = {
+    "<dynamic-code>": "cloudpickle left its text behind: define it in a %%kernel cell, or with @kl.func",
+    "<timed exec>": "%%time keeps no text of its cell: define it in a cell before, or take %%time away",
+}
+"""What to do about functions of files that Python never has."""
+
+
+def no_text(name: str, function: Callable[..., Any]) -> KernelSyntaxError:
     """The error of a function whose text Python does not keep."""
     message = f"the source text of {name} cannot be found, so it cannot be compiled"
+    file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", "")
     hint = "define it in a file or a notebook cell, or pass its text to kl.compile(text)"
-    return KernelSyntaxError.of(message, "source", hint)
+    return KernelSyntaxError.of(message, "source", _WITHOUT_TEXT.get(file, hint))
 
 
 def refuse_other_text(function: Callable[..., Any]) -> None:
@@ -269,11 +277,11 @@ def lambda_of(function: Callable[..., Any], label: str) -> tuple[Source, ast.Mod
         lines, _ = inspect.findsource(function)
         tree = module_of("".join(lines))
     except (OSError, SyntaxError):
-        raise no_text("this lambda") from None
+        raise no_text("this lambda", function) from None
     source = Source("".join(lines), label)
     lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
     if not lambdas:
-        raise no_text("this lambda")
+        raise no_text("this lambda", function)
     inner = min(lambdas, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
     body = ast.copy_location(ast.Return(inner.body), inner.body)
     definition = ast.FunctionDef("lambda", inner.args, [body], [])

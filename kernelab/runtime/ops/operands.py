@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dis import get_instructions
-from functools import lru_cache
+from functools import lru_cache, wraps
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
@@ -48,6 +48,7 @@ from kernelab.runtime.context.conversion import converted, described, element, s
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import closure
+from kernelab.runtime.kernel.pickling import Part
 from kernelab.runtime.memory.device import CPU, Device
 
 Made = TypeVar("Made")
@@ -59,6 +60,7 @@ def made_once(maxsize: int) -> Callable[[Callable[..., Made]], Callable[..., Mad
     def decorate(make: Callable[..., Made]) -> Callable[..., Made]:
         turn, first = Turn(), lru_cache(maxsize)(make)
 
+        @wraps(make)
         def made(*args: object) -> Made:
             with turn.lock:
                 return first(*args)
@@ -117,6 +119,7 @@ def function_of(title: str, text: str, names: tuple[tuple[str, Any], ...] = ()) 
     lowered.raise_errors()
     (function,) = lowered.definitions.values()
     assert isinstance(function, UserFunction)
+    function.origin = Part(function_of, (title, text, names))
     return function
 
 
