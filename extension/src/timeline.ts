@@ -22,8 +22,9 @@ const LANES = { narrowest: 44, scrolled: 72 },
 /** From which width on a lane has room for the numbers of versions, and where the names of lanes may begin in a narrow view. */
 const NUMBERED = 30,
   NAMES = 80;
-/** How wide a letter of a name is, and what stays free between the names of neighbouring lanes. */
+/** How wide a letter of a name is, one of a bracket, and what stays free between the names of neighbouring lanes. */
 const LETTER = 7.4,
+  SMALL_LETTER = 5.6,
   GAP = 8;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
 
@@ -330,29 +331,34 @@ export class Timeline {
   private brackets(first: number, last: number, x: (m: number) => number, y: (r: number) => number): SVGElement[] {
     const { store } = this,
       end = store.length;
-    const found: SVGElement[] = [];
+    const seen: { one: Overwrite; writer: number; at: number }[] = [];
     for (const one of store.overwrites) {
       const writer = one.writer < 0 ? end : one.writer;
-      if (writer < first || one.reader > last || found.length > 400) continue;
-      found.push(this.bracket(one, x(store.memoryOf(one.array)), y(one.reader), y(writer)));
+      if (writer >= first && one.reader <= last && seen.length <= 400) seen.push({ one, writer, at: x(store.memoryOf(one.array)) });
     }
-    return found;
+    // A label that would reach into the bracket of a lane further right, at the same row, is left to the title.
+    const lanes = new Map<number, number[]>();
+    for (const { writer, at } of seen) lanes.set(writer, [...(lanes.get(writer) ?? []), at]);
+    return seen.map(({ one, writer, at }) => {
+      const next = Math.min(...(lanes.get(writer) ?? []).filter((other) => other > at));
+      return this.bracket(one, at, y(one.reader), y(writer), next - at);
+    });
   }
 
-  private bracket(one: Overwrite, x: number, from: number, to: number): SVGElement {
+  private bracket(one: Overwrite, x: number, from: number, to: number, room: number): SVGElement {
     const bow = x + Math.min(18, this.lane / 3);
-    const label = one.outcome === "saved" ? `kept ${bytes(one.bytes)}` : OUTCOMES[one.outcome];
+    const label = one.outcome === "saved" ? `kept ${bytes(one.bytes).replace("bytes", "B")}` : OUTCOMES[one.outcome];
     const goesOut = bow + LETTER * label.length > (this.width || USUAL),
       where = goesOut ? { x: x - 9, "text-anchor": "end" } : { x: bow + 3 };
     return svg(
       "g",
       { class: `klt-overwrite klt-${one.outcome}` },
-      svg("title", {}, `read at ${one.read[0]}: ${one.read[1]}\noverwritten at ${one.wrote[0]}: ${one.wrote[1]}`),
+      svg("title", {}, `${label}\nread at ${one.read[0]}: ${one.read[1]}\noverwritten at ${one.wrote[0]}: ${one.wrote[1]}`),
       svg("path", {
         d: `M${x + 5} ${from} H${bow - 3} Q${bow} ${from} ${bow} ${from + 3} V${to - 3} Q${bow} ${to} ${bow - 3} ${to} H${x + 9}`,
       }),
       svg("path", { d: `M${x + 12} ${to - 4} L${x + 7} ${to} L${x + 12} ${to + 4}` }),
-      svg("text", { ...where, y: to - ROW / 2 + 4 }, label),
+      svg("text", { ...where, y: to - ROW / 2 + 4 }, SMALL_LETTER * label.length < room ? label : ""),
     );
   }
 

@@ -213,6 +213,22 @@ test("an overwrite from outside of the tape has a row of its own", () => {
   expect(words(".klt-problems")).toContain("x is overwritten by a line outside of the tape, but the adjoint of 1 (square)");
 });
 
+test("the label of an overwrite leaves the bracket of the next lane readable, and stands in the title", () => {
+  const clash = { ...CLASH, outcome: "saved" as const };
+  view({
+    memories: Array.from({ length: 9 }, (_, i) => [`x${i}`, 4000, true]),
+    arrays: Array.from({ length: 9 }, (_, i) => [i, 0]),
+    clashes: [clash],
+    overwrites: [
+      [0, 0, 2, 0, 768, [0]],
+      [0, 0, 2, 1, 768, [0]],
+    ],
+  });
+  const brackets = [...el.querySelectorAll(".klt-overwrite")];
+  expect(brackets.map((one) => one.querySelector("text")?.textContent ?? "")).toEqual(["", "kept 768 B"]);
+  for (const one of brackets) expect(one.querySelector("title")!.textContent).toContain("kept 768 B");
+});
+
 test("overwrites by the same lines are told once", () => {
   view({
     clashes: [CLASH],

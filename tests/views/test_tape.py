@@ -181,13 +181,14 @@ def test_the_picture_of_a_long_tape_shows_its_ends() -> None:
     assert "100" in found
 
 
-def test_the_picture_draws_what_was_kept_between_reader_and_writer() -> None:
-    x, y = kl.ones(3, dtype=float, requires_grad=True), kl.zeros(3, dtype=float, requires_grad=True)
+@pytest.mark.parametrize(("count", "label"), [(3, "kept 12 B"), (3000, "kept 12 kB")])
+def test_the_picture_draws_what_was_kept_between_reader_and_writer(count: int, label: str) -> None:
+    x, y = kl.ones(count, dtype=float, requires_grad=True), kl.zeros(count, dtype=float, requires_grad=True)
     with kl.Tape() as tape:
-        kl.launch(SQUARE, dim=3, inputs=[x], outputs=[y])
+        kl.launch(SQUARE, dim=count, inputs=[x], outputs=[y])
         x.zero_()
     picture = parsed(tape)
-    assert "kept 12 B" in labels(picture)
+    assert label in labels(picture)
     assert any(path.get("class") == "saved" for path in picture.iter("{http://www.w3.org/2000/svg}path"))
 
 

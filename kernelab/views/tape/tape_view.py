@@ -175,7 +175,7 @@ def _overwrites(picture: Picture) -> Iterable[str]:
         outcome = picture.data.parts["clashes"][clash]["outcome"]
         saved = outcome == "saved"
         path = f'<path class="{"saved" if saved else "lost"}" d="M{x + 5} {begin}H{x + 18}V{end}H{x + 8}"/>'
-        label = f"kept {nbytes} B" if saved else WORDS[outcome]
+        label = f"kept {_size(nbytes)}".replace("bytes", "B") if saved else WORDS[outcome]
         drawn[x, begin, end] = path + _text(x + 21, end - ROW / 2 + 4, "g h" if saved else "b h", label)
     return drawn.values()
 
