@@ -339,6 +339,24 @@ def test_vectors_are_arrays_with_components_last() -> None:
         agree(mode(turn)(v), wanted)
 
 
+def test_a_result_of_numpy_with_the_shape_of_the_vectors_is_vectors() -> None:
+    def back(v: Any, out_bar: Any) -> Any:
+        return out_bar.numpy() * (np.abs(v) < 1.0)
+
+    clip = kl.func.custom_vjp(lambda v: np.clip(v, -1.0, 1.0), back)
+    v = kl.array([[2.0, 0.5, 0.25], [-3.0, 0.75, 0.125]], dtype=kl.vec3, requires_grad=True)
+    loss = kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        clipped = clip(v)
+        v.assign(clipped)
+        kl.utils.array_inner(v, v, out=loss)
+    assert clipped.dtype == kl.vec3
+    tape.backward(loss)
+    agree(v.grad, [[0.0, 1.0, 0.5], [0.0, 1.5, 0.25]])
+    other = kl.func.custom_vjp(lambda v: v.numpy().sum(1), lambda v, out_bar: np.outer(out_bar, np.ones(3)))
+    assert (other(v).dtype, other(v).shape) == (kl.float32, (2,))
+
+
 @pytest.mark.parametrize(
     ("back", "message"),
     [

@@ -109,8 +109,12 @@ class HostCall:
                 KernelTypeError, message, "custom", "return arrays, of NumPy or kernelab's, or numbers"
             )
         values = np.atleast_1d(result)
-        is_float = values.dtype.kind == "f" and bool(arrays)
-        return array(values.astype(scalar_of(arrays[0].dtype).dtype) if is_float else values)
+        if values.dtype.kind != "f" or not arrays:
+            return array(values)
+        first = arrays[0]
+        is_alike = values.shape == (*first.shape, *shape_of(first.dtype))
+        values = values.astype(scalar_of(first.dtype).dtype)
+        return array(values, first.dtype) if is_alike else array(values)
 
     def reversed(self, results: int, active: Sequence[int] = ()) -> "HostCall":
         """The call of the derivative: of the arrays, the results and the cotangents of these.
