@@ -114,7 +114,7 @@ hessian: write kl.func.hessian(function)(x)
 stop_recording: a tape records what runs inside `with kl.Tape() as tape:`; pass record_tape=False to a
     launch that is not to be recorded
 start|stop|record: a tape records what runs inside `with kl.Tape() as tape:`
-plot|show: show the tape as the value of a cell, or write tape.visualize()
+plot|show|display: write kl.show(tape), or tape as the last line of a cell
 """)
 """Attributes of tapes."""
 

@@ -176,6 +176,40 @@ def test_the_message_shows_the_parameter_in_the_text_of_the_kernel(scale: kl.Ker
     assert "line 2" in text
 
 
+TURNED = """
+def turn(x: array[vec2], m: array[mat22]):
+    i = tid()
+    x[i] = m[i] @ x[i]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "way"),
+    [
+        (("float32", (3, 2)), "given.view(kl.vec2)"),
+        (("float64", (3, 2)), "given.astype(kl.float32).view(kl.vec2)"),
+        (("vec2d", (3,)), "given.astype(kl.vec2)"),
+        (("float32", (6,)), "kl.array(given, dtype=kl.vec2)"),
+    ],
+)
+def test_the_conversion_that_a_hint_writes_is_one_that_works(made: Any, way: str) -> None:
+    turn = kl.compile(TURNED)["turn"]
+    dtype, shape = made
+    given = kl.ones(shape, dtype=getattr(kl, dtype), requires_grad=True)
+    rotations = kl.zeros(3, dtype=kl.mat22)
+    with pytest.raises(LaunchError) as caught:
+        turn[3](given, rotations)
+    assert f"hint: convert it: given = {way}, or annotate" in str(caught.value)
+    x = kl.zeros(3, dtype=kl.vec2, requires_grad=True)
+    with kl.Tape() as tape:
+        converted = eval(way, {"kl": kl, "given": given})
+        turn[3](converted, rotations)
+        x.assign(converted)
+    if "array(" not in way:
+        tape.backward(grads={x: kl.ones_like(x)})
+        assert given.grad is not None
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

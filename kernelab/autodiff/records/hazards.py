@@ -350,8 +350,10 @@ class UnseenRecord(Simple):
             changed = f"`{name}`, which this tape uses," if name else "an array that this tape uses"
             code = "unseen-write"
             message = f"{changed} was changed before this line, and the tape did not see how"
-            hint = "change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, "
-            hint += "nor with record_tape=False"
+            hint = (
+                "change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, nor with "
+            )
+            hint += "record_tape=False; for a step in NumPy there is kl.func.custom_vjp"
         raise TapeError.of(message, code, hint, self.place.span)
 
 

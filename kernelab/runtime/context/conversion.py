@@ -237,6 +237,8 @@ def _type_instead(dtype: Any) -> str:
         return "a shape of several dimensions is one argument: zeros((2, 3))"
     if isinstance(dtype, float):
         return "several numbers are one argument: array([1.0, 2.0])"
+    if isinstance(dtype, np.dtype) and dtype.names:
+        return "name the struct that has these fields: kl.array(data, dtype=Particle)"
     if hasattr(dtype, "dtype"):
         return "write dtype=x.dtype for the type of its elements"
     names = ", ".join(scalar.name for scalar in SCALARS)

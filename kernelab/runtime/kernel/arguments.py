@@ -164,10 +164,8 @@ class Parameter:
             hint = f"annotate {self.name}: {source.type}"
             elems: list[Any] = [source.dtype, wanted.elem]
             if not any(isinstance(elem, Struct) for elem in elems):
-                alike = len({*map(shape_of, elems)}) == 1
-                way = "{}.astype(kl.{})" if alike else "kl.array({}, dtype=kl.{})"
                 name = name_in_caller(argument) or self.name
-                hint = f"convert it: {name} = {way.format(name, wanted.elem)}, or {hint}"
+                hint = f"convert it: {name} = {_converted(source, wanted, name)}, or {hint}"
             raise self.wrong(f"an array of {source.dtype}", hint, "dtype")
         if source.ndim != wanted.ndim:
             hint = f"its shape is {source.shape}; reshape or slice it, or annotate {self.name}: {source.type}"
@@ -286,6 +284,17 @@ def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
         type = array_type(var.type.elem, var.type.ndim) if isinstance(var.type, Array) else var.type
         result.append(Parameter(kernel, var.hint, type, var.span))
     return tuple(result)
+
+
+def _converted(source: array, wanted: Array, name: str) -> str:
+    """What makes an array of the wanted elements of another one; where it can, it passes gradients on."""
+    scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
+    if shape_of(source.dtype) == components:
+        return f"{name}.astype(kl.{wanted.elem})"
+    if isinstance(source.dtype, Scalar) and source.shape[wanted.ndim :] == components:
+        same = name if source.dtype == scalar else f"{name}.astype(kl.{scalar})"
+        return f"{same}.view(kl.{wanted.elem})"
+    return f"kl.array({name}, dtype=kl.{wanted.elem})"
 
 
 def wrong_count(
