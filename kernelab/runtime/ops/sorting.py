@@ -95,8 +95,7 @@ def runlength_encode(
     runs = len(starts)
     if runs:
         lengths = np.diff(starts, append=np.int32(count))
-        picked = indexedarray(values, array(starts, int32, device=values.device))
-        run_values[:runs].assign(picked.contiguous())
+        run_values[:runs].assign(prefix[starts] if _is_unwatched() else _picked(values, starts))
         run_lengths[:runs]._overwrite(lengths, "runlength_encode")
     if run_count is None:
         return runs
@@ -130,7 +129,7 @@ def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray
     if not keys.size:
         return
     rows = (keys, *leaves_of(values[part]))
-    if RECORDER.get() is None and settings().check is None:
+    if _is_unwatched():
         found = order(_ordered_bits(readable(keys)))
         for row, sorted_row in [(row, np.take(readable(row), found, 0)) for row in rows]:
             row.assign(sorted_row)
@@ -140,6 +139,15 @@ def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray
     tabulate(places, [keys], lambda values: order(_ordered_bits(values.astype(dtype))))
     for row, picked in [(row, indexedarray(row, places).contiguous()) for row in rows]:
         row.assign(picked)
+
+
+def _is_unwatched() -> bool:
+    """Whether nobody follows elements, so that NumPy may move them."""
+    return RECORDER.get() is None and settings().check is None
+
+
+def _picked(values: array, places: HostArray) -> array:
+    return indexedarray(values, array(places, int32, device=values.device)).contiguous()
 
 
 def _order(bits: HostArray, begin: int, end: int) -> HostArray:
