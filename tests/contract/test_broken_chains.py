@@ -165,6 +165,33 @@ def test_an_integer_that_travels_through_arrays_is_followed() -> None:
     assert "n[i] = int(x[i])" in text and 'kernels["from_int"][3](m, z)' in text
 
 
+PASSIVE: dict[str, Callable[[Any], Any]] = {
+    "as integers only": lambda y: y.astype(int).astype(float),
+    "through `rint` only": lambda y: kl.map(kl.rint, y, out=kl.zeros(3)),
+    "only decides a condition": lambda y: kl.map(lambda v: 1.0 if v > 1.0 else 0.0, y, out=kl.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("words", PASSIVE)
+@pytest.mark.parametrize("further", [False, True])
+def test_so_is_an_end_whose_result_requires_no_gradient_unless_a_clone_says_that_it_is_meant(
+    words: str, further: bool
+) -> None:
+    for is_meant in (False, True):
+        x, y, z, loss = leaf(), result(), result(), result(1)
+        with kl.Tape() as tape:
+            square[3](x, y)
+            ended = PASSIVE[words](y)
+            ended = 2.0 * ended if further else ended
+            ended = kl.clone(ended, requires_grad=False) if is_meant else ended
+            square[3](ended, z)
+            total[3](z, loss)
+            total[3](x, loss)
+        text = told(lambda tape=tape, loss=loss: tape.backward(loss)) + told(lambda y=y: y.grad)
+        assert (words in text) is not is_meant
+        assert gradient(x) == [1, 1, 1]
+
+
 @pytest.mark.parametrize("name", ["fraction", "binned", "counted", "sized"])
 def test_integers_beside_a_live_path_in_indices_and_in_branches_are_silent(name: str) -> None:
     x, w, y, loss = leaf(1.5, 2.5, 3.5), leaf(), result(), result(1)

@@ -192,11 +192,25 @@ def zeros_by_construction(
     steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
 ) -> Iterator[Cut]:
     """The arrays with gradients whose values reach the loss only where derivatives are zero."""
-    records = [step.record for step in steps]
-    for zero in zero_chains(records, live, on_the_way, lambda source: source.requires_grad):
+    records, passive = [step.record for step in steps], _passive_on_the_way(steps, live)
+    for zero in zero_chains(records, live, on_the_way, lambda source: source.requires_grad, passive):
         memory, is_condition = zero.source.allocation, zero.end.is_condition
         describe = partial(_zero_by_construction, zero)
         yield Cut(zero.entry.place, (is_condition, memory), describe, (memory,), is_condition)
+
+
+def _passive_on_the_way(steps: Sequence[Step], live: Collection[int]) -> Collection[Allocation]:
+    """The memory that records compute and adjoints would reach, did it not lack gradients."""
+    lacking = {one.allocation for step in steps for one in step.written if not one.requires_grad}
+    found = set[Allocation]()
+    for i in range(len(steps) - 1, -1, -1) if lacking else ():
+        step = steps[i]
+        leads = i in live or any(target.allocation in found for target in step.written)
+        if not leads or ends_chain(step.record):
+            continue
+        sources = [one for one in step.read if one.allocation in lacking and one.allocation not in found]
+        found.update(one.allocation for one in sources if step.record.would_reach(one))
+    return found
 
 
 def _zero_by_construction(zero: ZeroChain) -> Diagnostic:

@@ -76,10 +76,12 @@ def zero_chains(
     live: Collection[int],
     on_the_way: Collection[Allocation],
     carries: Callable[[array], bool],
+    passive: Collection[Allocation] = (),
 ) -> Iterator[ZeroChain]:
     """The arrays that carry derivatives and whose values reach the results only where these are zero.
 
-    `live` are the positions of the entries that adjoints pass, `on_the_way` is all memory with adjoints.
+    `live` are the positions of the entries that adjoints pass, `on_the_way` is all memory with adjoints, and
+    `passive` what would have some if it required gradients.
     """
     integers: dict[Allocation, tuple[LaunchEntry, DeadEnd]] = {}  # those that go on to the results, and where
     for i in range(max(live, default=-1), -1, -1):
@@ -88,7 +90,8 @@ def zero_chains(
             continue
         for end, source, target in entry.dead_ends:
             through, later = integers.get(target.allocation, (None, end))
-            if through is None and not (i in live and target.allocation in on_the_way):
+            leads = (i in live and target.allocation in on_the_way) or target.allocation in passive
+            if through is None and not leads:
                 continue
             if not is_differentiable(source.dtype):
                 integers.setdefault(source.allocation, (through or entry, later))
