@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kernelab as kl
@@ -208,3 +209,38 @@ def test_an_array_without_a_derivative_passes_beside_a_rule(name: str) -> None:
     with kl.Tape() as tape:
         made[name][3](x, z, y)
     assert kl.autograd.gradcheck_tape(tape, raise_exception=False)
+
+
+STEEP = """
+def growth(v: float):
+    return exp(v)
+
+@func_grad(growth, check=False)
+def adj_growth(v: float, adj_ret: float):
+    adjoint[v] += where(v < 0.0, {factor}, 1.0) * exp(v) * adj_ret
+
+def grown(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = growth(x[i])
+
+def weighed(y: array[float], w: array[float], loss: array[float]):
+    i = tid()
+    atomic_add(loss, 0, w[i] * y[i])
+"""
+
+
+@pytest.mark.parametrize("weights", [None, False, True], ids=["no loss", "loss", "weights are sources"])
+@pytest.mark.parametrize("factor", [1.0, 2.0, 1.001])
+def test_a_wrong_entry_shows_beside_others_that_are_far_larger(factor: float, weights: bool | None) -> None:
+    made = kl.compile(STEEP.format(factor=factor))
+    values = [-2.0, -0.7, 1.5, 20.0]
+    x, y, loss = leaf(*values), leaf(0.0, 0.0, 0.0, 0.0), leaf(0.0)
+    with kl.Tape() as tape:
+        made["grown"][4](x, y)
+        if weights is not None:
+            w = kl.array(np.exp(np.negative(values)), dtype=float, requires_grad=weights)
+            made["weighed"][4](y, w, loss)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+    assert bool(report) == (factor == 1.0)
+    bad = report.first_bad()
+    assert factor == 1.0 or (bad is not None and bad.kernel == "grown")

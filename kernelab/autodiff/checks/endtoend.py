@@ -17,14 +17,17 @@ from kernelab.autodiff.checks.check_levels import Reordered, first_difference
 from kernelab.autodiff.checks.gradcheck import dead_ends_of
 from kernelab.autodiff.checks.screening import (
     AGAIN,
+    ALIKE,
     DIRECTIONS,
     OWN,
     Compared,
+    are_alike,
     directions,
     is_linear,
     mixed,
     rules_in,
     same_up_to_rounding,
+    weights_of,
 )
 from kernelab.autodiff.checks.tape_replay import Line, Run, touched
 from kernelab.autodiff.checks.witnesses import SCALES, STAYS, UNEVEN
@@ -48,6 +51,9 @@ LOST = 100.0
 
 SMOOTH = 1e-4
 """How well differences at two steps have to agree before an adjoint that is ten times as far off is wrong."""
+
+MOST_BANDS = 8
+"""How many bands of sizes are told apart."""
 
 ROOM = 1 << 28
 """How many bytes a tape may have touched to be run again in many lanes."""
@@ -150,35 +156,64 @@ def _chosen(targets: Sequence[array], ends: Collection[array] | None) -> list[ar
 
 
 def _compared(line: Line, count: int, ends: Collection[array] | None = None) -> Compared | None:
-    """The products up to a record, None if they differ at every step that is tried."""
-    return next((each for each in _tried(line, count, ends) if np.all(each.excess <= 0)), None)
+    """The products up to a record, None if they differ at every step that is tried.
+
+    Where sizes are very different they are compared again, rescaled: an entry would not show beside others.
+    """
+    agreed = next(((one, sizes) for one, sizes in _tried(line, count, ends) if np.all(one.excess <= 0)), None)
+    if agreed is None or all(map(are_alike, agreed[1])):
+        return None if agreed is None else agreed[0]
+    rescaled = _tried(line, count, ends, weights_of(agreed[1][0]))
+    return agreed[0] if any(np.all(one.excess <= 0) for one, _ in rescaled) else None
 
 
-def _tried(line: Line, count: int, ends: Collection[array] | None = None) -> Iterator[Compared]:
-    """The products up to a record at each step; nothing where a backward pass gives other adjoints."""
+Sizes = tuple[Floats, Floats]
+"""Of the derivatives of each number that a tape wrote, and by each number of its sources."""
+
+
+def _tried(
+    line: Line, count: int, ends: Collection[array] | None = None, weights: Floats | None = None
+) -> Iterator[tuple[Compared, Sizes]]:
+    """The products up to a record at each step, with their sizes; nothing where a backward pass differs.
+
+    With `weights` of what the tape wrote, sources of very different sizes are moved one after the other.
+    """
     targets, rng = line.targets(count), np.random.default_rng(count)
     chosen = set(_chosen(targets, ends))
     if not chosen:
-        yield Compared(*(np.zeros((1, 1)),) * 4)
+        yield Compared(*(np.zeros((1, 1)),) * 4), (np.zeros(1), np.zeros(1))
         return
     u = directions(rng, _size(targets), _size(targets))
     looked_at = np.concatenate([np.full(_size([target]), target in chosen) for target in targets])
-    u *= looked_at
+    u[:, ~looked_at] = 0.0
+    u[:, looked_at] *= 1.0 if weights is None else weights
     v = directions(rng, _size(line.sources), _size(line.sources))
-    pulled, swept = _pulled(line, count, targets, u), _swept(line, count, targets, u)
-    if not pulled.agrees_with(swept):
+    pulled = _pulled(line, count, targets, u)
+    columns = np.abs(pulled.sources * v).max(axis=0)
+    if weights is not None:
+        v = np.concatenate([v * band for band in _bands(columns)])
+    elif not pulled.agrees_with(_swept(line, count, targets, u)):
         return
     for scale in AGAIN:
         moves, y = _moved(line, count, v, scale)
         y = y[..., looked_at]
         with np.errstate(invalid="ignore", over="ignore"):
             slopes = extrapolated(y, np.ones(1))
-        yield Compared.of(u[:, looked_at], slopes, pulled.sources, moves, y[0])
+        compared = Compared.of(u[:, looked_at], slopes, pulled.sources, moves, y[0])
+        yield compared, (np.abs(slopes).max(axis=0), columns)
+
+
+def _bands(sizes: Floats) -> list[Any]:
+    """Masks of the numbers of about one size each; the smallest are in one band."""
+    bands = np.frexp(sizes)[1] // int(np.log2(ALIKE))
+    bands[sizes == 0] = bands.min() - 1
+    largest = np.unique(bands)[-MOST_BANDS:]
+    return [np.maximum(bands, largest[0]) == band for band in largest]
 
 
 def is_off(line: Line, count: int) -> bool:
     """Whether the adjoint up to a record is off for sure: differences agree at two steps, and not with it."""
-    tried = [*_tried(line, count)]
+    tried = [compared for compared, _ in _tried(line, count)]
     if not tried:
         return False
     with np.errstate(invalid="ignore", over="ignore"):

@@ -302,12 +302,12 @@ class _Input:
         """The vectors with larger rows and columns weighted less; None where all are alike."""
         sizes = {j: np.abs(slopes[j]).max(axis=0) for j in back}
         columns = [np.abs(pulled * v).max(axis=0) for _, pulled in back.values()]
-        if all(_are_alike(each) for each in (*sizes.values(), *columns)):
+        if all(are_alike(each) for each in (*sizes.values(), *columns)):
             return None
-        scaled = {j: u * _weights(sizes[j]) for j, (u, _) in back.items()}
+        scaled = {j: u * weights_of(sizes[j]) for j, (u, _) in back.items()}
         pulled = {j: self.exact.products(j, u, [self.position])[0] for j, u in scaled.items()}
         largest = np.max([np.abs(each * v).max(axis=0) for each in pulled.values()], axis=0)
-        weights = _weights(largest)
+        weights = weights_of(largest)
         return {j: (scaled[j], pulled[j]) for j in back}, v * (weights / weights.max())
 
     def suspects(self, back: Back, vectors: Floats) -> Numbers:
@@ -334,12 +334,13 @@ def _agree(compared: "dict[int, Compared]") -> bool:
     return all(np.all(each.excess <= 0) for each in compared.values())
 
 
-def _are_alike(sizes: Floats) -> bool:
+def are_alike(sizes: Floats) -> bool:
+    """Whether sizes are so near to each other that rounding in one of them does not hide another."""
     some = sizes[(sizes > 0) & np.isfinite(sizes)]
     return not len(some) or bool(some.max() <= ALIKE * some.min())
 
 
-def _weights(sizes: Floats) -> Floats:
+def weights_of(sizes: Floats) -> Floats:
     """Powers of two by which numbers become about 1; those that are zero or infinite stay as they are."""
     usable = (sizes > 0) & np.isfinite(sizes)
     exponents = np.frexp(np.where(usable, sizes, 1.0))[1]
