@@ -12,14 +12,15 @@ from itertools import count
 from math import prod
 from os import PathLike
 from pathlib import Path
+from typing import Any, cast
 
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.context.recorder import name_in_caller, refusal
+from kernelab.runtime.context.recorder import name_in_caller
 from kernelab.views.tape.digest import Digest, TapeData
 
 LONGEST_PERIOD = 64
@@ -46,9 +47,22 @@ def graph(
     graph_direction: str,
 ) -> str:
     """The graph of a tape, as `Tape.visualize` documents it."""
-    _require_options(filename, array_labels, graph_direction)
-    _require_tracked("input", track_inputs, track_input_names)
-    _require_tracked("output", track_outputs, track_output_names)
+    path, given = cast(object, filename), cast(object, array_labels)
+    if not isinstance(path, str | PathLike | None):
+        told = f"the path of a file, not {described(path)}"
+        _refuse("filename", told, "write file.write(tape.visualize())")
+    if graph_direction not in DIRECTIONS:
+        _refuse("graph_direction", f"one of {', '.join(DIRECTIONS)}", "leave it away for LR")
+    if not isinstance(given, Mapping | None):
+        _refuse("array_labels", "a dict from arrays to names", 'write {x: "positions"}')
+    named: dict[str, tuple[Any, Any]] = {
+        "track_inputs": (track_inputs or (), track_input_names or ()),
+        "track_outputs": (track_outputs or (), track_output_names or ()),
+        "array_labels": ((array_labels or {}).keys(), (array_labels or {}).values()),
+    }
+    for option, pair in named.items():
+        if not _fits(*pair):
+            _refuse(option, "made of arrays, each with a name, or none has one", 'write names as text, "x"')
     digest = Digest(tape, lambda memories: {})
     digest.look()
     data = TapeData(digest.whole())
@@ -63,9 +77,8 @@ def graph(
         hidden = set(range(len(data.parts["arrays"]))) - {digest.number(one) for one in tracked}
         hidden -= {number for record in range(len(data)) for number in data.sides(record)[1]}
     labels: dict[int | None, str] = {}
-    named = ((track_inputs, track_input_names), (track_outputs, track_output_names))
-    for arrays, names in (*named, (array_labels or {}, (array_labels or {}).values())):
-        labels |= {digest.number(one): name for one, name in zip(arrays or (), names or (), strict=False)}
+    for arrays, names in named.values():
+        labels |= {digest.number(one): name for one, name in zip(arrays, names, strict=False)}
     text = "\n".join(
         [
             "digraph tape {",
@@ -82,41 +95,19 @@ def graph(
     return text
 
 
-def _require_options(filename: object, labels: object, direction: object) -> None:
-    """Raise KernelTypeError or KernelValueError for an option that says nothing."""
-    if not isinstance(filename, str | PathLike | None):
-        message = f"filename is the path of a file, not {described(filename)}"
-        raise KernelTypeError.of(message, "argument", "write file.write(tape.visualize())")
-    if not isinstance(labels, Mapping | None) or not _are(array, labels) or not _are(str, _values(labels)):
-        message = "array_labels is a dict from arrays to their names"
-        raise refusal(KernelTypeError, message, "argument", 'write array_labels={x: "positions"}')
-    if direction not in DIRECTIONS:
-        message = f"graph_direction={direction!r} is no direction"
-        raise refusal(KernelValueError, message, "argument", f"use one of {', '.join(DIRECTIONS)}")
+def _refuse(option: str, said: str, hint: str) -> None:
+    raise KernelTypeError.of(f"{option} is {said}", "argument", hint)
 
 
-def _require_tracked(what: str, arrays: object, names: object) -> None:
-    """Raise KernelTypeError unless arrays are given in a list, and their names, if any, in one as long."""
-    hint = f'write track_{what}s=[x], track_{what}_names=["x"]'
-    if isinstance(arrays, array) or not _are(array, arrays):
-        raise refusal(KernelTypeError, f"track_{what}s is a list of arrays", "argument", hint)
-    if isinstance(names, str) or not _are(str, names):
-        raise refusal(KernelTypeError, f"track_{what}_names is a list of names", "argument", hint)
-    counts = [len(several) for several in (arrays, names) if isinstance(several, Sequence)]
-    if len(counts) == 2 and counts[0] != counts[1]:
-        message = f"there are {counts[1]} names for {counts[0]} arrays of track_{what}s"
-        raise refusal(KernelTypeError, message, "argument", hint)
-
-
-def _are(kind: type, several: object) -> bool:
-    """Whether an option is None, or holds objects of a kind alone."""
-    return several is None or (
-        isinstance(several, Iterable) and all(isinstance(one, kind) for one in several)
-    )
-
-
-def _values(labels: object) -> object:
-    return labels.values() if isinstance(labels, Mapping) else None
+def _fits(arrays: Any, names: Any) -> bool:
+    """Whether arrays are given in a list, and their names, if there are any, in one as long."""
+    if any(
+        isinstance(several, str | array) or not isinstance(several, Iterable) for several in (arrays, names)
+    ):
+        return False
+    arrays, names = [*arrays], [*names]
+    is_each = all(isinstance(one, array) for one in arrays) and all(isinstance(one, str) for one in names)
+    return is_each and len(names) in (0, len(arrays))
 
 
 # ------------------------------------------------------------------------------------------ structure

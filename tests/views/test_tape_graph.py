@@ -143,13 +143,13 @@ LEAF = kl.ones(1)
         {"array_labels": {LEAF: 3}},
         {"track_inputs": LEAF},
         {"track_outputs": "y"},
-        {"track_input_names": "x", "track_inputs": [LEAF]},
-        {"track_output_names": ["a", "b"], "track_outputs": [LEAF]},
+        {"track_inputs": [LEAF], "track_input_names": "x"},
+        {"track_outputs": [LEAF], "track_output_names": ["a", "b"]},
         {"graph_direction": "across"},
     ],
 )
 def test_an_option_that_says_nothing_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(KernelError, match=next(iter(options))[:13]):
+    with pytest.raises(KernelError, match=next(iter(options))):
         kl.Tape().visualize(**options)
 
 
