@@ -253,6 +253,8 @@ matmul: arrays have an operator for it => write a @ b
 build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched
 nn|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
+RMSprop|Adagrad|Adadelta|Adamax|AdamW|NAdam|LBFGS|Rprop: kl.optim has SGD and Adam => write
+    scipy.optimize.minimize(kl.func.as_numpy(f), start, jac=True)
 """)
 """By name, for `kernelab` and its public modules."""
 

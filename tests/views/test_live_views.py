@@ -108,7 +108,7 @@ def test_a_logarithmic_curve_is_straight_where_the_loss_halves() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kl.live.curve("a").update(1.0, 2.0), "2 numbers for 1 curves: a"),
+        (lambda: kl.live.curve("a").update(1.0, 2.0), "2 numbers for 1 curve: a"),
         (lambda: kl.live.curve("a").update(kl.zeros(2)), "the curve a takes a number at a time"),
         (lambda: kl.live.curve("a").update("b"), "the curve a takes a number at a time, not the text 'b'"),
         (lambda: kl.live.curve(), "a curve needs a name"),

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Progress
 from kernelab.runtime.array.array import array, require_array
@@ -129,7 +129,8 @@ class LiveCurve(LiveView):
     def update(self, *values: Any) -> None:
         """Add a number to each curve; arrays of one element will do.  Raises KernelValueError for others."""
         if len(values) != len(self.names):
-            message = f"{len(values)} numbers for {len(self.names)} curves: {', '.join(self.names)}"
+            given, there = counted(len(values), "number"), counted(len(self.names), "curve")
+            message = f"{given} for {there}: {', '.join(self.names)}"
             raise KernelValueError.of(message, "live", "give one for each, in this order")
         point = tuple(_number(name, value) for name, value in zip(self.names, values, strict=True))
         with self._lock:
