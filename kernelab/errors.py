@@ -9,7 +9,7 @@ import difflib
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal, Self
@@ -206,14 +206,17 @@ class Diagnostic:
         if self.span is None:
             warnings.warn(self.render(), KernelWarning, stacklevel=3)
         else:
-            warn_once(self.render(), self.span.source.label, self.span.line)
+            warn_once(self, self.span.source.label, self.span.line)
 
+
+WARNED: list[Callable[[Diagnostic], None]] = []
+"""Who hears of each warning at a line: a notebook's page keeps those that are open."""
 
 _WARNED: dict[int | None, dict[str, dict[Any, Any]]] = {}
 """For the cell that runs, None outside of notebooks, what `warnings` knows of each file."""
 
 
-def warn_once(text: str, filename: str, line: int) -> None:
+def warn_once(diagnostic: Diagnostic, filename: str, line: int) -> None:
     """Warn, with KernelWarning, at a line: once in each run of a cell, as loops would repeat it.
 
     Filters decide, as they do for Python's own warnings.
@@ -222,7 +225,9 @@ def warn_once(text: str, filename: str, line: int) -> None:
     if cell not in _WARNED:
         _WARNED.clear()
     registry = _WARNED.setdefault(cell, {}).setdefault(filename, {})
-    warnings.warn_explicit(text, KernelWarning, filename, line, registry=registry)
+    warnings.warn_explicit(diagnostic.render(), KernelWarning, filename, line, registry=registry)
+    for listener in WARNED:
+        listener(diagnostic)
 
 
 _MARKED = re.compile("«(.*?)»", re.DOTALL)

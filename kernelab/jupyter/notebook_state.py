@@ -1,8 +1,8 @@
 """Problems, arrays, tape and checks of a notebook, what kernels run on, and code to insert, for JupyterLab.
 
-A problem is an overwrite of elements that a gradient needs, or a diagnostic of a cell's error, such as the
-line where a value turned NaN.  It is sent to pages, and withdrawn where a cell of one of its lines has run
-again without it.
+A problem is an overwrite of elements that a gradient needs, a warning, such as that a gradient ends, or a
+diagnostic of a cell's error, such as the line where a value turned NaN.  It is sent to pages, and withdrawn
+where a cell of one of its lines has run again without it.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.backend.common.compiler import find_compiler
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnosed, LaunchError, Span, label_of
+from kernelab.errors import WARNED, Diagnosed, Diagnostic, LaunchError, Span, label_of
 from kernelab.jupyter.typed_kernels import CellText
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import caller, name_of_memory
@@ -99,15 +99,18 @@ class Problems:
         self._again: set[Problem] = set()
         self._seen: set[object] = set()
         self._running: tuple[str | None, str] = (None, "")
+        self._is_kernel = False
         self._keys = itertools.count(1)
 
     def install(self) -> None:
         self.shell.events.register("pre_run_cell", self.begin)
         LISTENERS.append(self.overwritten)
+        WARNED.append(self.warned)
 
     def remove(self) -> None:
         self.shell.events.unregister("pre_run_cell", self.begin)
         LISTENERS.remove(self.overwritten)
+        WARNED.remove(self.warned)
 
     def begin(self, info: ExecutionInfo) -> None:
         """A cell is about to run."""
@@ -115,6 +118,7 @@ class Problems:
         parent: Message = getattr(self.shell, "get_parent", dict)() or {}
         cell = parent.get("metadata", {}).get("cellId")
         self._running = cell, self.shell.compile.get_code_name(raw, raw, self.shell.execution_count)
+        self._is_kernel = CellText(raw).magic_line is not None
         self._again = set()
         self._seen.clear()
 
@@ -123,15 +127,12 @@ class Problems:
         self._know()
         cell, file = self._running
         error = result.error_before_exec or result.error_in_exec
-        text = CellText(getattr(result.info, "raw_cell", None) or "")
-        label, is_kernel = label_of(file), text.magic_line is not None
+        label = label_of(file)
         call = self._call_of(error) if isinstance(error, LaunchError) else ()
         for diagnostic in error.diagnostics if isinstance(error, Diagnosed) else ():
-            span = diagnostic.span
-            if is_kernel and span is not None and span.source.label == label:
-                continue  # what is wrong with the text of a kernel cell is told as it is typed
-            places = dict.fromkeys(self.places(span, *(other.span for other in diagnostic.related)))
-            problem = Problem(diagnostic.code.replace("-", " "), diagnostic.message, (*call, *places))
+            if self._is_typed(diagnostic):
+                continue
+            problem = self._problem(diagnostic, call)
             self.found(problem)
             self._raised_in[problem] = cell or label
         for problem in [problem for problem in self.open if problem not in self._again]:
@@ -139,6 +140,23 @@ class Problems:
             if lines or self._raised_in.get(problem) == (cell or label):
                 self._raised_in.pop(problem, None)
                 self.tell({"event": "mended", "key": self.open.pop(problem)})
+
+    def _is_typed(self, diagnostic: Diagnostic) -> bool:
+        """Whether it is about the text of the running kernel cell: that is told as it is typed."""
+        span = diagnostic.span
+        return self._is_kernel and span is not None and span.source.label == label_of(self._running[1])
+
+    def _problem(self, diagnostic: Diagnostic, call: tuple[Place, ...] = ()) -> Problem:
+        places = dict.fromkeys(self.places(diagnostic.span, *(other.span for other in diagnostic.related)))
+        return Problem(diagnostic.code.replace("-", " "), diagnostic.message, (*call, *places))
+
+    def warned(self, diagnostic: Diagnostic) -> None:
+        """A warning is given; of overwrites `overwritten` tells."""
+        key = diagnostic.message, diagnostic.span
+        if diagnostic.code == "overwrite" or key in self._seen or self._is_typed(diagnostic):
+            return
+        self._seen.add(key)
+        self.found(self._problem(diagnostic))
 
     def _call_of(self, error: LaunchError) -> tuple[Place, ...]:
         """The line of the running cell at which an error came up, if it came up in a line of it."""

@@ -144,6 +144,37 @@ def test_an_overwrite_is_told_at_both_lines_until_it_is_mended(notebook: Noteboo
     assert page.ask("state")["problems"] == []
 
 
+CUT = """x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+y, z = kl.zeros(2, dtype=float, requires_grad={}), kl.zeros(2, dtype=float, requires_grad=True)
+with kl.Tape() as tape:
+    kl.launch(square, 2, inputs=[x], outputs=[y])
+    z += x * y
+tape.backward(grads={{z: kl.ones(2)}})
+"""
+
+
+def test_a_warning_of_a_gradient_that_ends_is_open_until_its_cell_runs_without_it(
+    notebook: Notebook, page: Page
+) -> None:
+    notebook.run(SQUARE)
+    page.run(CUT.format("False"), cell="b")
+    told = _warning(page)
+    assert (told["kind"], told["cell"], told["line"]) == ("cut", "b", 4)
+    assert told["message"].startswith("no gradient flows through `y`, read by")
+    assert page.ask("state")["warnings"] == 1
+    page.run("kl.ones(2) * 2.0;", cell="c")
+    assert page.ask("state")["warnings"] == 1
+    page.run(CUT.format("True"), cell="b")
+    assert page.ask("state")["problems"] == []
+
+
+def test_a_warning_of_the_text_of_a_kernel_cell_is_left_to_its_underline(
+    notebook: Notebook, page: Page
+) -> None:
+    page.run("%%kernel --quiet\ndef keep(x: array[float]):\n    x[0] == 1.0", cell="b")
+    assert page.ask("state")["problems"] == []
+
+
 def test_a_trace_that_is_offered_is_of_the_last_launch_of_the_kernel(notebook: Notebook, page: Page) -> None:
     notebook.run(SQUARE)
     page.run("z = kl.zeros(2, dtype=float, requires_grad=True)", cell="b")

@@ -208,7 +208,7 @@ def warn_at(message: str, code: str, hint: str, place: Place | None = None, span
 def warn(diagnostic: Diagnostic, place: Place | None = None) -> None:
     """The same of a diagnostic, whatever line its message shows; once a line in a run of a cell."""
     place = caller() if place is None else place
-    warn_once(diagnostic.render(), place.filename, place.line)
+    warn_once(diagnostic, place.filename, place.line)
 
 
 _TOLD: set[tuple[str, Place]] = set()
