@@ -7,7 +7,7 @@ digraph tape {
 }
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
 from math import prod
 from os import PathLike
@@ -47,22 +47,16 @@ def graph(
     graph_direction: str,
 ) -> str:
     """The graph of a tape, as `Tape.visualize` documents it."""
-    path, given = cast(object, filename), cast(object, array_labels)
+    path, labelled = cast(object, filename), cast(Any, array_labels or {})
     if not isinstance(path, str | PathLike | None):
-        told = f"the path of a file, not {described(path)}"
-        _refuse("filename", told, "write file.write(tape.visualize())")
-    if graph_direction not in DIRECTIONS:
-        _refuse("graph_direction", f"one of {', '.join(DIRECTIONS)}", "leave it away for LR")
-    if not isinstance(given, Mapping | None):
-        _refuse("array_labels", "a dict from arrays to names", 'write {x: "positions"}')
-    named: dict[str, tuple[Any, Any]] = {
-        "track_inputs": (track_inputs or (), track_input_names or ()),
-        "track_outputs": (track_outputs or (), track_output_names or ()),
-        "array_labels": ((array_labels or {}).keys(), (array_labels or {}).values()),
-    }
-    for option, pair in named.items():
-        if not _fits(*pair):
-            _refuse(option, "made of arrays, each with a name, or none has one", 'write names as text, "x"')
+        message = f"filename is the path of a file, not {described(path)}"
+        raise KernelTypeError.of(message, "argument", "write file.write(tape.visualize())")
+    named = [(track_inputs or (), track_input_names or ()), (track_outputs or (), track_output_names or ())]
+    if isinstance(labelled, Mapping):
+        named.append(([*labelled], [*labelled.values()]))
+    if graph_direction not in DIRECTIONS or len(named) < 3 or not all(_fits(*pair) for pair in named):
+        hint = f"track_inputs=[x], track_input_names=['x'], array_labels={{x: 'x'}}, or one of {DIRECTIONS}"
+        raise KernelTypeError.of("visualize cannot use one of its options", "argument", f"write {hint}")
     digest = Digest(tape, lambda memories: {})
     digest.look()
     data = TapeData(digest.whole())
@@ -77,7 +71,7 @@ def graph(
         hidden = set(range(len(data.parts["arrays"]))) - {digest.number(one) for one in tracked}
         hidden -= {number for record in range(len(data)) for number in data.sides(record)[1]}
     labels: dict[int | None, str] = {}
-    for arrays, names in named.values():
+    for arrays, names in named:
         labels |= {digest.number(one): name for one, name in zip(arrays, names, strict=False)}
     text = "\n".join(
         [
@@ -95,17 +89,10 @@ def graph(
     return text
 
 
-def _refuse(option: str, said: str, hint: str) -> None:
-    raise KernelTypeError.of(f"{option} is {said}", "argument", hint)
-
-
 def _fits(arrays: Any, names: Any) -> bool:
     """Whether arrays are given in a list, and their names, if there are any, in one as long."""
-    if any(
-        isinstance(several, str | array) or not isinstance(several, Iterable) for several in (arrays, names)
-    ):
+    if not all(isinstance(several, list | tuple) for several in (arrays, names)):
         return False
-    arrays, names = [*arrays], [*names]
     is_each = all(isinstance(one, array) for one in arrays) and all(isinstance(one, str) for one in names)
     return is_each and len(names) in (0, len(arrays))
 

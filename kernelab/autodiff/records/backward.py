@@ -166,7 +166,11 @@ class BackwardPlan:
         if box is WHOLE and source.is_whole:
             # Nothing that happens to this memory later is published.
             self._histories[memory] = None
-            if entry is None or (entry.__class__ is tuple and entry[0].is_whole and _is_all(*entry[1])):
+            if entry is None or (
+                entry.__class__ is tuple
+                and entry[0].is_whole
+                and box_in(entry[1][0], "written", entry[1][1]) is WHOLE
+            ):
                 self._publish(i, tuple.__new__(Publication, (source, entry is None, source, ())))
             else:
                 written = (entry if entry.__class__ is History else History(entry)).written(source)
@@ -291,11 +295,6 @@ class BackwardPlan:
     def published(self) -> list[array]:
         """The arrays whose gradients are published, some of them perhaps in several parts."""
         return [*self.before, *(one.elements for _, one in self.publications())]
-
-
-def _is_all(record: Record, k: int) -> bool:
-    """Whether a record has written all elements of its k-th array."""
-    return box_in(record, "written", k) is WHOLE
 
 
 # --------------------------------------------------------------------------------------------------- check

@@ -1,11 +1,12 @@
 """Coverage of arrays by boxes of indices: what the records of a tape have read and written of them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.records.snapshots import mask
 from kernelab.passes.access.access_regions import Axis, Box
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import itemsize
@@ -89,20 +90,11 @@ def are_all(parts: Sequence[array], elements: array) -> bool:
         for begin, length in sorted((one.offset, _nbytes(one)) for one in parts):
             end = max(end, begin + length) if begin <= end else end
         return end >= elements.offset + _nbytes(elements)
-    marks = np.zeros(elements.allocation.nbytes, np.bool_)
-    for one in parts:
-        _bytes_in(marks, one)[...] = True
-    return bool(_bytes_in(marks, elements).all())
+    return bool(np.any([mask(one, elements) for one in parts], axis=0).all())
 
 
 def _nbytes(elements: array) -> int:
     return elements.size * itemsize(elements.dtype)
-
-
-def _bytes_in(marks: np.ndarray[Any, Any], elements: array) -> np.ndarray[Any, Any]:
-    """The marks of the bytes of an array, of those of its memory."""
-    shape, strides = (*elements.shape, itemsize(elements.dtype)), (*elements.strides, 1)
-    return np.ndarray(shape, marks.dtype, marks, elements.offset, strides)
 
 
 # ---------------------------------------------------------------------------------------------------- pieces
