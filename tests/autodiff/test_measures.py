@@ -67,6 +67,19 @@ def test_each_iteration_of_a_loop_has_its_size() -> None:
         assert step.norm == pytest.approx(float(np.linalg.norm(x.grad.numpy())), rel=1e-5)
 
 
+def test_iterations_of_a_loop_inside_belong_to_the_one_around_them() -> None:
+    text = "def k(x: array[float], y: array[float]):\n    s = x[0]\n    for j in range(2):\n"
+    text += "        for k in range(3):\n            s = s * 2.0\n    y[0] = s\n"
+    x, y = kl.array([1.0], dtype=float, requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.compile(text)["k"][1](x, y)
+    assert [(step.iteration, step.norm) for step in tape.measure(y).steps] == [
+        (1, 8.0),
+        (0, 64.0),
+        (None, 64.0),
+    ]
+
+
 LOOPS = {
     "while s < 100.0": "    while s < 100.0:\n        s = s * s",
     "break at the top": "    for k in range(9):\n        if s > 100.0:\n            break\n        s = s * s",

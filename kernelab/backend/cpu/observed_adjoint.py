@@ -235,13 +235,15 @@ Squares = dict[tuple[Span, int], float]
 class Measuring(Chunk):
     """A chunk that adds up the squares of the cotangents after each iteration.
 
-    Of a loop that ended by one of `ends`, that is no iteration which only tested and passes all on.
+    Those of a loop inside belong to the iteration around them.  Of a loop that ended by one of `ends`, that
+    is no iteration which only tested and passes all on.
     """
 
     def __init__(self, bars: Set[ir.Atom], ends: Set[ir.Atom], squares: Squares, *rest: Any) -> None:
         super().__init__(*rest)
         self.bars, self.ends, self.squares = bars, ends, squares
         self.frames: dict[ir.Block, Frame] = {}
+        self.inside = 0
 
     def block(self, block: ir.Block, frame: Frame) -> list[Numpy]:
         self.frames[block] = frame
@@ -251,8 +253,11 @@ class Measuring(Chunk):
         self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
     ) -> list[Numpy]:
         """Run an iteration, and measure what it yields."""
+        is_measured = not self.inside and _carries_cotangents(stmt, self.bars)
+        self.inside += is_measured
         yields = super().iteration(stmt, around, carried, trip, counts)
-        if not _carries_cotangents(stmt, self.bars):
+        self.inside -= is_measured
+        if not is_measured:
             return yields
         numbers = np.full(len(around), trip) if counts is None else counts - 1 - trip
         is_iteration = np.ones(len(around), bool)
