@@ -377,10 +377,11 @@ def a_part(rng: np.random.Generator) -> slice:
     return slice(begin, int(rng.integers(begin + 1, 9)), step)
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_elements_that_were_read_first_add_and_those_written_first_are_replaced(seed: int) -> None:
+def partly(
+    seed: int, x: kl.array, c: kl.array, y: kl.array
+) -> tuple[kl.Tape, np.ndarray[Any, np.dtype[np.object_]]]:
+    """A tape that reads and writes parts of `x` at random, and what it did first with each element."""
     rng = np.random.default_rng(seed)
-    x, c, y = leaf(*rng.uniform(1.0, 2.0, 8)), leaf(*rng.uniform(1.0, 2.0, 8)), result(1)
     first = np.full(8, "none", object)
     with kl.Tape() as tape:
         for step in range(5):
@@ -401,8 +402,27 @@ def test_elements_that_were_read_first_add_and_those_written_first_are_replaced(
                     weighted[count](x, x, y)
             place = first[part]
             place[place == "none"] = kind[:5]
+    return tape, first
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_elements_that_were_read_first_add_and_those_written_first_are_replaced(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    start, other = rng.uniform(1.0, 2.0, (2, 8))
+    x, c, y = leaf(*start), leaf(*other), result(1)
+    tape, first = partly(seed, x, c, y)
     tape.backward(y)
     once = np.array(gradient(x))
+
+    def total(k: int, move: float) -> float:
+        moved = start.copy()
+        moved[k] += move
+        y = result(1)
+        partly(seed, leaf(*moved), leaf(*other), y)
+        return y.item()
+
+    for k in np.flatnonzero(first == "read"):
+        assert math.isclose(once[k], total(k, 0.5) - total(k, -0.5), rel_tol=1e-4)  # squares: it is exact
     for passes in (2, 3):
         tape.backward(y)
         expected = np.where(first == "write", once, passes * once)
