@@ -297,5 +297,5 @@ def test_a_function_that_takes_other_arguments_is_told_how_it_is_called() -> Non
         kl.KernelValueError, match=r"(?s)the reference is called with 1 argument.*hint: it takes the inputs"
     ):
         kl.teach.check(double, of_two, dim=2, inputs=[kl.ones(2)], outputs=[kl.zeros(2)])
-    with pytest.raises(kl.KernelValueError, match="of= is a function, and the text 'x' is none"):
+    with pytest.raises(kl.KernelValueError, match="called with 1 argument here: 'x' is not a callable"):
         kl.teach.check(of_one, of="x", at=[1.0])  # type: ignore[arg-type]

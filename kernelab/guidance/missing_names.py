@@ -3,11 +3,10 @@
 `missing` and `Offers` raise the errors.  The tables are written as in `hint_tables`.
 """
 
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from opcode import opmap
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 import numpy as np
 
@@ -262,23 +261,10 @@ RMSprop|Adagrad|Adadelta|Adamax|AdamW|NAdam|LBFGS|Rprop: kl.optim has SGD and Ad
 def of_numpy(name: str) -> Guidance | None:
     """The guidance for a name that an array, or kernelab, lacks and NumPy has."""
     function = getattr(np, name, None)
-    if isinstance(function, type) or not callable(function) or not _takes_an_array(function):
+    if isinstance(function, type) or not callable(function):
         return None
     hint = f"write np.{name}(x.numpy()) on the host, or a kernel where a gradient is needed"
     return Guidance("NumPy has it", hint)
-
-
-def _takes_an_array(function: Callable[..., Any]) -> bool:
-    """Whether a function of NumPy takes an array first; others take a file, a shape, a function, ..."""
-    try:
-        first = next(iter(inspect.signature(function).parameters), "")
-    except ValueError:
-        return isinstance(function, np.ufunc)
-    return first in _ARRAYS
-
-
-_ARRAYS = {*"aAfmpvuxy", "x1", "arr", "a1", "ary", "arys", "array", "ar1", "ar", "element", "val", "filt"}
-"""The names that NumPy gives to an array that is the first parameter."""
 
 
 def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeError | ImportError:

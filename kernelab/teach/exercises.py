@@ -168,8 +168,6 @@ def _comparisons(
     if not callable(answer):
         message = f"functions are compared at points, and {described(answer)} is none"
         raise _unclear(message, "write the name of the function: check(slope, of=f, at=[0.5, 2.0])")
-    if of is not None and not callable(of):
-        raise _unclear(f"of= is a function, and {described(of)} is none", "write of=lambda x: x * x")
     given = [at] if isinstance(at, int | float | np.generic) else list(at)
     if not given:
         raise _unclear("there is no point to compare at", "write at=[0.5, 2.0]")
@@ -195,10 +193,10 @@ def _require_call(f: Callable[..., Any], count: int, which: str) -> None:
         return  # it does not say what it takes
     except TypeError as problem:
         message = f"{which or name_of(f)} is called with {counted(count, 'argument')} here: {problem}"
-        if which == "the reference":
-            raise _unclear(message, "it takes the inputs, as NumPy arrays") from None
         if which:
-            raise _unclear(message, "a point of several arguments is a tuple: at=[(0.5, 2.0)]") from None
+            raise _unclear(
+                message, "it takes the inputs, or a point: at=[(0.5, 2.0)] for two arguments"
+            ) from None
         raise NotYet.of(message, "exercise", "let it take the arguments that the exercise names") from None
 
 

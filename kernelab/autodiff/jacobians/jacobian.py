@@ -20,14 +20,7 @@ from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_of_zeros
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
-from kernelab.errors import (
-    KernelAttributeError,
-    KernelKeyError,
-    KernelValueError,
-    MissingPackageError,
-    Span,
-    missing,
-)
+from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, Span, missing
 from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
@@ -186,11 +179,6 @@ class Jacobians(Displayed, dict[tuple[Key, Key], Jacobian]):
         names = ", ".join(f"({each.input.label!r}, {each.output.label!r})" for each in self.values())
         message = f"there is no Jacobian {key!r}; there are {names}"
         raise KernelKeyError.of(message, "key", "write found[input, output], by names or by positions")
-
-    def __getattr__(self, name: str) -> Any:
-        """Raises KernelAttributeError that says what to write instead."""
-        hint = "write found[0, 0].numpy() for a matrix, kl.autograd.plot_kernel_jacobians(found) for a figure"
-        raise KernelAttributeError.of_name(f"a dict of Jacobians has no {name}", hint, name)
 
 
 @dataclass(frozen=True, slots=True)

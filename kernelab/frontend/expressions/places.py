@@ -372,17 +372,13 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr)
         raise frame.error(target, f"{describe(rest)} cannot be assigned at once", hint=hint)
     if rest.ndim:
         message = f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned"
-        raise frame.error(target, message, hint=_whole(target, rest.ndim))
+        hint = f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest"
+        if isinstance(target, ast.Attribute):
+            indices = ", ".join("ijkl"[: rest.ndim])
+            hint = f"write {ast.unparse(target.value)}[{indices}].{target.attr} = ... for one element"
+        raise frame.error(target, message, hint=hint)
     components = component_path(frame, array.elem, groups, target)
     return Place(target, array.elem, arrays=(array.var,), indices=rest.indices, components=components)
-
-
-def _whole(target: ast.expr, axes: int) -> str:
-    """What to write in place of a target that lacks indices: those of a field stand before its name."""
-    if isinstance(target, ast.Attribute):
-        indices = ", ".join("ijkl"[:axes])
-        return f"write {ast.unparse(target.value)}[{indices}].{target.attr} = ... for one element"
-    return f"write {ast.unparse(target)[:-1]}{', :' * axes}] = ..., or a loop over the rest"
 
 
 def component_path(frame: Frame, type: Value, groups: Groups, target: ast.expr) -> tuple[Atom, ...] | Part:

@@ -331,9 +331,6 @@ def _number_hint(argument: Any, wanted: Scalar) -> str:
 
 Loaded = KernelDefinition | GenericKernel
 
-LAUNCHING = frozenset({"inputs", "outputs", "dim", "device", "stream", "block_dim", "record_tape"})
-"""Arguments of `launch` that a call of ``kernel[n]`` does not take."""
-
 
 def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """All arguments in order; missing ones at the end are left to the check of their number.
@@ -353,8 +350,8 @@ def ordered(kernel: Loaded, positional: Sequence[Any], named: Mapping[str, Any])
             raise _error(kernel, message, hint)
         listed = ", ".join(kernel.names)
         hint = near(name, kernel.names, f"its parameters are {listed}")
-        if name in LAUNCHING:
-            own = "" if name in ("inputs", "outputs", "dim") else f", {name}=..."
+        if name in ("inputs", "outputs", "dim", "device", "stream", "block_dim"):  # those of `launch`
+            own = f", {name}=..." if name in ("device", "stream", "block_dim") else ""
             hint = f"write {kernel.name}[n]({listed}), or kl.launch({kernel.name}, dim=n, inputs=[...]{own})"
         raise _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
     values = {**kernel.defaults, **named}
