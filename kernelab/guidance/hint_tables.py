@@ -64,7 +64,13 @@ def _is_plain(names: str) -> bool:
 
 
 NAMES = Table(r"""
-list: write array[float], or array2d[float]
+list|List|Sequence|NDArray|ndarray|Tensor: write array[float], or array2d[float]
+dict|Dict: use vec2, vec3 or vec4 for a few numbers, a struct for named ones, array parameters for many
+Optional: an argument is always given: write its type alone
+launch: a kernel launches no other: make it a function that returns a value, or launch both from Python
+mat2: write «mat22»
+mat3: write «mat33»
+mat4: write «mat44»
 str: a kernel has no text: pass an int that stands for it
 double: write «float64»
 real|single|number|Number|numeric: write «float»
@@ -115,7 +121,7 @@ self: a kernel is not a method: name every argument
 isinstance: the types of a kernel are known before it runs: write one function for each type
 ones: write zeros(n), then a loop that sets every element
 map: write a loop over range(n)
-tuple: write (a, b, c)
+tuple|Tuple: write (a, b, c); as a type vec2, vec3 or a struct
 complex|complex64|complex128: use a vec2 for the real and the imaginary part
 input: pass it as an argument
 enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over
@@ -246,6 +252,8 @@ def \w+\(.*\b(float|int|double|array|vec\d) \w+.*: the type stands behind the na
 .*[:)] *\{|\}.*: blocks have no braces: end the line with a colon, and begin the lines of the block 4 spaces
     further in
 print [^(].*: write print("x =", x)«/print (.*)/print(\1)/»
+(if|elif|while|for) [^:]*\b(return|break|continue)\b.*: end the condition with a colon
+    «/ *\b(?=return|break|continue)/: /»
 if .*\bthen\b.*: end the condition with a colon«/ *\bthen\b */: /»
 .*= *if .*|.* then .*: write a if condition else b
 do *:.*|repeat .*|loop .*: write for k in range(n):, or while condition:

@@ -418,7 +418,7 @@ def _meaning(node: ast.expr, scope: Scope, places: Places) -> Meaning | None:
         try:
             return scope.lookup(node.id)
         except Unknown as unknown:
-            hint = unknown.hint or "define it in this cell, or run its cell first"
+            hint = unknown.hint or "define it above, or run its cell first"
             raise Mistake.of(unknown.message, "name", hint, places(node)) from None
     return meaning_of(places.text(node), evaluated(node, places, {**scope.namespace, **scope.assigned}))
 

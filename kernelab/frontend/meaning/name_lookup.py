@@ -278,7 +278,7 @@ class Scope:
         return unsupported.hint_of_name(name) or _closest(name, near) or _FIRST
 
 
-_FIRST = "define it in this cell, or run the cell that defines it first"
+_FIRST = "define it above, or run the cell that defines it first"
 
 
 def _is_function(value: Any) -> bool:

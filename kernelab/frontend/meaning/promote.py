@@ -5,6 +5,7 @@ becomes that float.  Two float widths, or two int widths, are a mistake.
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -115,6 +116,8 @@ def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     hint = unsupported.hint_of_uncalled(value, text)
     if isinstance(value, ArrayRef):
         hint = f"index it to take one element, such as «{text}[i]», where i = tid()"
+        if re.search(r"\bi\b", text):
+            hint = f"index it to take one element, such as «{text}[0]»"
     elif isinstance(value, TupleOf) and value.items and not hint:
         hint = f"take one of its items, such as «{text}[0]»"
     raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
