@@ -72,17 +72,14 @@ mat2: write «mat22»
 mat3: write «mat33»
 mat4: write «mat44»
 str: a kernel has no text: pass an int that stands for it
-double: write «float64»
-real|single|number|Number|numeric: write «float»
-integer|Int|Integer|long: write «int»
+double|f64: write «float64»
+real|f32|single|number|Number|numeric: write «float»
+integer|i32|Int|Integer|long: write «int»
 boolean|Bool: write «bool»
 size: write len(x), or x.shape[0]
 prange: write i = tid() in place of the loop, and launch n threads: kernel[n](...)
 ndrange|grouped: write i, j = tid() in place of the loop, and launch a grid: kernel[n, m](...)
 template: write array[float], or array2d[float]
-f32: write «float»
-f64: write «float64»
-i32: write «int»
 i|j|idx|index|thread: write «^{name} = tid()» on a line above, for the number of the thread
 true|True_|TRUE: write «True»
 false|FALSE: write «False»
@@ -109,6 +106,14 @@ relu: write max(x, 0.0)«/relu\((.*)\)/max(\1, 0.0)/»
 sigmoid: write 1.0 / (1.0 + exp(-x))
 rsqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
+det: write determinant(a)«/\bdet\b/determinant/»
+exp2: write 2.0 ** x
+expm1: write exp(x) - 1.0
+log1p: write log(1.0 + x)
+mix: write lerp(a, b, t)«/\bmix\b/lerp/»
+saturate: write clamp(x, 0.0, 1.0)
+dist|distance: write length(a - b)
+syncthreads|barrier|shared: threads share no memory, and do not wait for each other: make two launches
 inv: write inverse(a)«/\binv\b/inverse/»
 vec: write vec3(x, y, z)
 divmod: write x // y and x % y
@@ -131,7 +136,7 @@ ti|taichi: write sin, vec3, static, ... without a prefix, and i = tid() for the 
 lax: write for, while and if
 cuda: write i = tid(), or i, j = tid(), for the place in the grid, and y[k] += v for an atomic; threads share
     no memory, and do not wait for each other: make two launches
-threadIdx|blockIdx|blockDim|thread_id|get_global_id: write i = tid()
+threadIdx|blockIdx|blockDim|thread_idx|block_idx|thread_id|get_global_id: write i = tid()
     «/(thread_id|get_global_id)\(.*\)/tid()/»
 """)
 """Names that mean nothing in a kernel."""

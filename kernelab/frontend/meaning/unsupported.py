@@ -245,6 +245,8 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
         case Scalar() if attribute.rstrip("_") in ("grad", "backward", "requires_grad"):
             return OF_ARRAYS.hint("grad")
         case Scalar():
+            if attribute in ("detach", "stop_gradient"):
+                return f"write «stop_gradient({text})»"
             return "it is one number already" if attribute in ("item", "value") else _as_call(attribute, text)
         case _:
             return ""
