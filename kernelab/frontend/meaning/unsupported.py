@@ -13,7 +13,7 @@ from kernelab.frontend.meaning.syntax_trees import word
 from kernelab.guidance.hint_tables import NAMES, OF_ARRAYS, SYNTAX, Guidance
 from kernelab.lang import ops
 from kernelab.lang.ops import ScalarPattern
-from kernelab.lang.types import Mat, Scalar, Transform, Vec
+from kernelab.lang.types import Mat, Quat, Scalar, Transform, Vec
 
 _ITERATORS = ("map", "filter", "iter", "list", "sorted", "reversed")
 
@@ -282,6 +282,8 @@ def hint_of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, 
             return (
                 f"write «cw_mul({left}, {right})» for each component, or «dot({left}, {right})» for their sum"
             )
+        case "mul" | "matmul" if isinstance(kinds[0], Quat) and vectors[1]:
+            return f"write «quat_rotate({left}, {right})» for the vector turned"
         case "matmul" if all(vectors):
             return f"write «dot({left}, {right})»"
         case "div" if all(isinstance(kind, Vec | Mat) for kind in kinds):
