@@ -42,6 +42,24 @@ def test_what_a_device_does_not_say_is_answered_with_who_does(name: str, hint: s
     assert not hasattr(kl.get_device("cpu"), name)
 
 
+def test_modules_and_prepared_launches_answer_too() -> None:
+    @kl.kernel
+    def doubled(x: kl.array[float]):  # type: ignore[no-untyped-def]
+        x[kl.tid()] = 2.0 * x[kl.tid()]
+
+    command = kl.launch(doubled, 1, [kl.ones(1)], record_cmd=True)
+    with pytest.raises(
+        kl.KernelAttributeError, match=r"has no hash_module\n  hint: .*when it is first launched"
+    ):
+        doubled.module.hash_module()
+    with pytest.raises(kl.KernelAttributeError, match=r"has no optons\n  hint: did you mean options"):
+        _ = doubled.module.optons
+    with pytest.raises(kl.KernelAttributeError, match=r"command\.set_param_by_name\(name, value\)"):
+        command.set_param_by_name_from_ctype("x", None)
+    with pytest.raises(kl.KernelAttributeError, match="did you mean set_dim"):
+        command.set_dims(3)
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [

@@ -129,6 +129,22 @@ max_shared_memory_per_block|is_uva|is_primary|uuid|pci_bus_id|is_\w+_supported|i
 """)
 """Attributes of devices."""
 
+MODULES = Table(r"""
+\w*hash\w*|(get|has|register|resolved?|defer|cpu|failed)_\w+|execs|loader|references|dependents|kernels|functions|structs:
+    kernels are not built by module: each is built when it is first launched
+""")
+"""Attributes of groups of kernels, of which Warp's hold what is built."""
+
+LAUNCHES = Table(r"""
+set_param_at_index_from_ctype: write command.set_param_at_index(i, value), with the value itself
+set_param_by_name_from_ctype: write command.set_param_by_name(name, value), with the value itself
+set_params_from_ctypes: write command.set_params([...]), with the values themselves
+params|fwd_args|adj_args: write command.arguments, command.adjoints
+run|replay|execute: write command.launch()
+bounds|block_dim|max_blocks: write command.dim, command.config
+""")
+"""Attributes of launches that are prepared once."""
+
 OPTIMISERS = Table(r"""
 param_groups: set optimizer.lr; parameters with another rate have an optimiser of their own
 state_dict: parameters are arrays: x.numpy() is what to keep
@@ -303,6 +319,20 @@ class Offers:
     def __dir__(self) -> list[str]:
         """The names that a completer offers."""
         return sorted({*(name for name in super().__dir__() if name.startswith("__")), *self.OFFERED})
+
+
+class Answers:
+    """An object that answers for an attribute that it does not have, by a table."""
+
+    __slots__ = ()
+    NAMED: ClassVar[str]
+    HINTS: ClassVar[Table]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raises KernelAttributeError that says what to write instead."""
+        names = [own for own in dir(type(self)) if not own.startswith("_") and own not in ("NAMED", "HINTS")]
+        hint = None if name.startswith("_") else self.HINTS.hint(name)
+        raise KernelAttributeError.of_name(f"{self.NAMED} has no {name}", hint or None, name, names)
 
 
 class FunctionHints(Offers):

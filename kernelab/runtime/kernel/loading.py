@@ -26,6 +26,7 @@ from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinitio
 from kernelab.frontend.meaning.annotations import StructDefinition
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.source import Places, annotations_of, file_of, source_of
+from kernelab.guidance.missing_names import MODULES, Answers
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
@@ -159,8 +160,11 @@ NAMED_OPTIONS: dict[Any, ModuleOptions] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
+class Module(Answers):
     """A group of kernels by name, for programs that build by module; each kernel is built by itself."""
+
+    NAMED = "a module of kernels"
+    HINTS = MODULES
 
     name: str
     options: MutableMapping[str, Any] = field(default_factory=ModuleOptions)

@@ -8,6 +8,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.errors import LaunchError, near
+from kernelab.guidance.missing_names import LAUNCHES, Answers
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.kernel.kernel import Kernel
@@ -52,7 +53,7 @@ def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
 # --------------------------------------------------------------------------------------------------- command
 
 
-class Launch:
+class Launch(Answers):
     r"""The result of ``launch(..., record_cmd=True)``: `launch()` runs it, and tapes record that launch.
 
     ``Launch(kernel)`` starts without threads and arguments, which are set before it runs.  With `adjoint` the
@@ -67,6 +68,9 @@ class Launch:
     >>> x.list()
     [4.0, 4.0]
     """
+
+    NAMED = "a prepared launch"
+    HINTS = LAUNCHES
 
     def __init__(
         self,

@@ -3,12 +3,12 @@
 import os
 import re
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any
 
 from kernelab.backend.common import backends
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelAttributeError, LaunchError
-from kernelab.guidance.missing_names import DEVICES
+from kernelab.errors import LaunchError
+from kernelab.guidance.missing_names import DEVICES, Answers
 from kernelab.runtime.memory.memory import MemorySpace
 from kernelab.runtime.memory.spaces import OPEN, Space
 
@@ -16,18 +16,16 @@ VARIABLE = "KERNELAB_BACKEND"
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Device(Answers):
     """A device by its name: ``cpu``, or ``cuda:0`` and so on."""
+
+    NAMED = "a device"
+    HINTS = DEVICES
 
     name: str
 
     def __str__(self) -> str:
         return self.name
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raises KernelAttributeError that says what to write instead."""
-        known = [known for known in dir(type(self)) if not known.startswith("_")]
-        raise KernelAttributeError.of_name(f"a device has no {name}", DEVICES.hint(name) or None, name, known)
 
     @property
     def is_cpu(self) -> bool:
