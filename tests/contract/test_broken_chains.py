@@ -192,6 +192,59 @@ def test_so_is_an_end_whose_result_requires_no_gradient_unless_a_clone_says_that
         assert gradient(x) == [1, 1, 1]
 
 
+halved_by_host = kl.func.custom_vjp(
+    lambda y: kl.array(0.5 * y.numpy(), dtype=y.dtype), lambda y, y_bar: 0.5 * y_bar.numpy()
+)
+
+
+def without_gradients(kernel: Any) -> Callable[[Any], Any]:
+    def of(y: Any) -> Any:
+        ended = kl.zeros(3)
+        kernel[3](y, ended)
+        return ended
+
+    return of
+
+
+FIRST: dict[str, Callable[[Any], Any]] = {
+    "a kernel": without_gradients(square),
+    "a copy": lambda y: kl.map(kl.float32, y, out=kl.zeros(3)),
+    "a kernel without backward": without_gradients(forward_only),
+    "a checkpoint": lambda y: kl.checkpoint(without_gradients(square), y),
+}
+SECOND: dict[str, Callable[[Any], Any]] = {
+    "a kernel": lambda w: 2.0 * w,
+    "rounding": lambda w: kl.map(kl.rint, w),
+    "integers": lambda w: w.astype(int).astype(float),
+    "a condition": lambda w: kl.map(lambda v: 1.0 if v > 1.0 else 0.0, w),
+    "a function of the host": halved_by_host,
+    "an array of the host": lambda w: halved_by_host(kl.array(w.numpy())),
+}
+
+
+@pytest.mark.parametrize("second", SECOND)
+@pytest.mark.parametrize("first", FIRST)
+def test_an_array_without_gradients_before_another_end_is_reported(first: str, second: str) -> None:
+    x, z, other, loss = leaf(), result(), leaf(), result(1)
+    with kl.Tape() as tape:
+        square[3](SECOND[second](FIRST[first](x)), z)
+        total[3](z, loss)
+        total[3](other, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows" in text + told(lambda: x.grad)
+    assert gradient(other) == [1, 1, 1]
+
+
+def test_one_that_is_rounded_beside_another_way_of_its_source_is_silent() -> None:
+    x, loss = leaf(), result(1)
+    with kl.Tape() as tape:
+        whole = kl.map(kl.rint, FIRST["a kernel"](x), out=result())
+        total[3](x - whole, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+    assert told(lambda: x.grad) == ""
+    assert gradient(x) == [1, 1, 1]
+
+
 @pytest.mark.parametrize("name", ["fraction", "binned", "counted", "sized"])
 def test_integers_beside_a_live_path_in_indices_and_in_branches_are_silent(name: str) -> None:
     x, w, y, loss = leaf(1.5, 2.5, 3.5), leaf(), result(), result(1)

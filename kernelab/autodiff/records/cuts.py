@@ -11,6 +11,7 @@ adjoint.
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
@@ -60,6 +61,8 @@ def passive_cuts(
 
 def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
     """The cut at an array without gradients in the middle of a chain that has them."""
+    for off in _switched_off(producer):
+        return off
 
     def describe() -> Diagnostic:
         for primal in _late(producer):
@@ -94,18 +97,25 @@ def called_in(record: Record, elements: array, otherwise: str) -> str:
     return called(elements, f"the argument `{taken}` of {record.title}" if taken else otherwise)
 
 
-Carrying = dict[Allocation, Record]
-"""Memory without gradients that holds values computed from arrays with gradients, and what computed them."""
+class Carried(NamedTuple):
+    """What computed the values of some memory, and the memory with gradients that these come from."""
+
+    by: Record
+    roots: frozenset[Allocation]
 
 
-def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Collection[Allocation]]:
+Carrying = dict[Allocation, Carried]
+"""Memory without gradients that holds values computed from arrays with gradients."""
+
+
+def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Carrying]:
     """The arrays that carry such values after a number of records."""
     carrying: Carrying = {}
-    carried: dict[int, Collection[Allocation]] = {0: ()}
+    carried: dict[int, Carrying] = {0: {}}
     for i, step in enumerate(steps, 1):
         _carry(step, carrying)
         if i in records:
-            carried[i] = frozenset(carrying)
+            carried[i] = carrying.copy()
     return carried
 
 
@@ -134,12 +144,15 @@ def ends_chain(record: Record) -> bool:
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     """The carriers that a step reads, with the records that computed them; updates `carrying` by the step."""
     passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
-    carried = [(source, carrying[source.allocation]) for source in passed]
-    depends = carried or _late(step.record) or any(source.requires_grad for source in step.reached)
+    carried = [(source, carrying[source.allocation].by) for source in passed]
+    sources = [*_behind_switched_off(step.record), *_late(step.record), *step.reached]
+    roots = {one.allocation for one in sources if one.requires_grad}
+    roots.update(*(carrying[source.allocation].roots for source in passed))
     begin = next((producer for _, producer in carried if _late(producer)), step.record)
     for target in step.written:
-        if depends and not target.requires_grad and not ends_chain(step.record):
-            carrying.setdefault(target.allocation, begin)
+        if (carried or roots) and not target.requires_grad and not ends_chain(step.record):
+            before = carrying.get(target.allocation, Carried(begin, frozenset()))
+            carrying[target.allocation] = before._replace(roots=before.roots | roots)
         elif isinstance(step.record, CopyRecord | OverwriteRecord):
             carrying.pop(target.allocation, None)
     return carried
@@ -163,14 +176,23 @@ def _uses(record: Record, source: array) -> bool:
 def switched_off(steps: Sequence[Step], live: Collection[int]) -> Iterator[Cut]:
     """The launches on the way from the loss that end it because their kernels have no backward pass."""
     for i in sorted(live):
-        record = steps[i].record
-        if isinstance(record, LaunchRecord) and record.outline.switched_off:
-            sources = [one for one in record.read if one.requires_grad and _uses(record, one)]
-            if sources:
-                yield Cut(record.place, ("off", record.kernel), partial(_switched_off, record, sources))
+        yield from _switched_off(steps[i].record)
 
 
-def _switched_off(record: LaunchRecord, sources: Sequence[array]) -> Diagnostic:
+def _switched_off(record: Record) -> Iterator[Cut]:
+    """The cut at a launch that reads arrays with gradients, and whose kernel has no backward pass."""
+    sources = _behind_switched_off(record)
+    if sources and isinstance(record, LaunchRecord):
+        yield Cut(record.place, ("off", record.kernel), partial(_explain_switched_off, record, sources))
+
+
+def _behind_switched_off(record: Record) -> Sequence[array]:
+    if not isinstance(record, LaunchRecord) or not record.outline.switched_off:
+        return ()
+    return [one for one in record.read if one.requires_grad and _uses(record, one)]
+
+
+def _explain_switched_off(record: LaunchRecord, sources: Sequence[array]) -> Diagnostic:
     names = " and ".join(dict.fromkeys(called(source) for source in sources))
     remedy = "take enable_backward=False (or --no-backward) away"
     if "enable_backward" not in record.kernel.definition.options:
@@ -193,10 +215,21 @@ def zeros_by_construction(
 ) -> Iterator[Cut]:
     """The arrays with gradients whose values reach the loss only where derivatives are zero."""
     records, passive = [step.record for step in steps], _passive_on_the_way(steps, live)
-    for zero in zero_chains(records, live, on_the_way, lambda source: source.requires_grad, passive):
-        memory, is_condition = zero.source.allocation, zero.end.is_condition
+    ending = {i for i, one in enumerate(records) if isinstance(one, LaunchRecord) and one.dead_ends}
+    carried = carried_at(steps, ending) if passive or not ending.isdisjoint(live) else {}
+    reached = frozenset(on_the_way)
+
+    def roots_of(i: int, source: array) -> Collection[Allocation]:
+        if source.requires_grad:
+            return (source.allocation,)
+        found = carried[i].get(source.allocation)
+        return found.roots if found is not None and reached.isdisjoint(found.roots) else ()
+
+    for zero in zero_chains(records, live, on_the_way, lambda i, source: bool(roots_of(i, source)), passive):
+        is_condition = zero.end.is_condition
+        roots = (*roots_of(zero.position, zero.source),)
         describe = partial(_zero_by_construction, zero)
-        yield Cut(zero.entry.place, (is_condition, memory), describe, (memory,), is_condition)
+        yield Cut(zero.entry.place, (is_condition, zero.source.allocation), describe, roots, is_condition)
 
 
 def _passive_on_the_way(steps: Sequence[Step], live: Collection[int]) -> Collection[Allocation]:
@@ -448,6 +481,9 @@ def _read(
             yield replace(cut, reader=reader[0]) if reader else cut
 
 
+FUNCTIONS = FunctionRecord | HostCallRecord
+
+
 def _reader(
     memory: Allocation,
     begin: int,
@@ -461,7 +497,7 @@ def _reader(
         step = steps[i]
         if i not in live or isinstance(step.record, OverwriteRecord):
             continue
-        is_function = isinstance(step.record, FunctionRecord | HostCallRecord)
+        is_function = isinstance(step.record, FunctionRecord if not memory.requires_grad else FUNCTIONS)
         if is_function and any(one.allocation is memory for one in (*step.read, *step.written)):
             return None  # the user's own function takes the gradient further
         if memory.requires_grad:

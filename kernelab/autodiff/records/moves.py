@@ -249,7 +249,7 @@ class HostCallRecord(Flowing):
         return self.read
 
     def would_reach(self, primal: array) -> bool:
-        return False
+        return True
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         if not (self.may_begin or any(map(adjoints.reach, self.written))):

@@ -294,9 +294,15 @@ class Recording(Witness, Recorder):
         return tuple([Snapshot(one) for one in arrays]) if self.guard.policy == "save" else ()
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
-        """Record a Python function with a derivative of its own, if any of its arguments has gradients."""
+        """Record a Python function with a derivative of its own, if any of its arguments has gradients.
+
+        One whose arguments may have been computed from such is recorded, too: a chain may end there.
+        """
         active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         if not active:
+            memories = [elements.allocation for elements in arguments]
+            if not call.in_place and any(one.version or one in self.provenance.arrays for one in memories):
+                self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller()))
             return
         for elements in arguments:
             self.provenance.look_again(elements, len(self.records))

@@ -22,6 +22,7 @@ from kernelab.runtime.memory.memory import Allocation
 class ZeroChain(NamedTuple):
     """An array whose derivative ends in a launch, where, and the launch that made integers floats again."""
 
+    position: int
     source: array
     entry: LaunchEntry
     end: DeadEnd
@@ -75,13 +76,13 @@ def zero_chains(
     entries: Sequence[object],
     live: Collection[int],
     on_the_way: Collection[Allocation],
-    carries: Callable[[array], bool],
+    carries: Callable[[int, array], bool],
     passive: Collection[Allocation] = (),
 ) -> Iterator[ZeroChain]:
     """The arrays that carry derivatives and whose values reach the results only where these are zero.
 
     `live` are the positions of the entries that adjoints pass, `on_the_way` is all memory with adjoints, and
-    `passive` what would have some if it required gradients.
+    `passive` what would have some if it required gradients.  `carries` is asked with the reader's position.
     """
     integers: dict[Allocation, tuple[LaunchEntry, DeadEnd]] = {}  # those that go on to the results, and where
     for i in range(max(live, default=-1), -1, -1):
@@ -95,6 +96,6 @@ def zero_chains(
                 continue
             if not is_differentiable(source.dtype):
                 integers.setdefault(source.allocation, (through or entry, later))
-            elif carries(source) and source.allocation not in on_the_way:
+            elif carries(i, source) and source.allocation not in on_the_way:
                 is_index = later.word == dead_ends.INDEX
-                yield ZeroChain(source, entry, replace(end, word=later.word) if is_index else end, through)
+                yield ZeroChain(i, source, entry, replace(end, word=later.word) if is_index else end, through)

@@ -226,7 +226,7 @@ def warn_of_zeros(
         if memory not in on_the_way:
             lost_on_the_host(f"{title} {names[memory]} is 0", read).warn()
     arrives = not on_the_way.isdisjoint(names)
-    found = zero_chains(entries, live, on_the_way, lambda source: level.carries(source.allocation))
+    found = zero_chains(entries, live, on_the_way, lambda _, source: level.carries(source.allocation))
     together: dict[object, tuple[ZeroChain, list[str]]] = {}  # those that end at one place
     for memory, zero in {zero.source.allocation: zero for zero in found}.items():
         if memory in names or not (zero.end.is_condition and arrives):
