@@ -231,7 +231,7 @@ def kernel(x: array[float], step: int, out: array[float]):
         ("y = x[1:]\n    if i > 0:\n        y = z[1:]\n    x[0] = y[0]", "a variable stands for one array"),
         ("y = x[1:]\n    if i > 0:\n        y = x[::2]\n    x[0] = y[0]", "the two have different forms"),
         ("for k in range(3):\n        x = x[1:]\n        x[0] = 1.0", "the two have different forms"),
-        ("y = x[::0]", "the step of a slice cannot be zero"),
+        ("y = x[::0]", "the slice step cannot be zero"),
         ("y = x[0.5:]", "an index is an integer, not float"),
         ("y = x[1:, 2]", "array[float32] takes 1 index, not 2"),
         ("y = x[1:][1, 2]", "a slice of x, array[float32] takes 1 index, not 2"),

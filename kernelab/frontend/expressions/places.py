@@ -87,7 +87,7 @@ def positions(frame: Frame, node: ast.Slice, extent: int, type: Value) -> Sequen
         hint = "pick the components one by one"
         raise frame.error(node, f"the bounds of a slice of {type} have to be constants", hint=hint)
     if bounds[2] == 0:
-        raise frame.error(node, "the step of a slice cannot be zero", "value")
+        raise frame.error(node, "the slice step cannot be zero", "value")
     return range(extent)[slice(*bounds)]
 
 

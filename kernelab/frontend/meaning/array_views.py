@@ -192,7 +192,7 @@ def _step(frame: Frame, node: ast.Slice) -> int | Atom:
     match cast(frame, index(frame, node.step), int32):
         case Const(step) if step == 0:
             hint = "leave it out to take every element"
-            raise frame.error(node.step, "the step of a slice cannot be zero", "value", hint)
+            raise frame.error(node.step, "the slice step cannot be zero", "value", hint)
         case Const(step):
             return int(step)
         case step:

@@ -403,7 +403,7 @@ def _require_bounds(key: slice) -> None:
         raise _no_index(no_integer)
     if key.step == 0:
         hint = "leave it out to take every element"
-        raise KernelValueError.of("the step of a slice cannot be zero", "value", hint)
+        raise KernelValueError.of("the slice step cannot be zero", "value", hint)
 
 
 def _no_index(key: Any) -> KernelTypeError:
