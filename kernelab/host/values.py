@@ -330,6 +330,8 @@ def _places(type: Vec | Mat | None, name: str) -> list[int]:
     if count and len(name) <= len(_LETTERS) and all(0 <= place < count for place in places):
         return places
     there = f"it has {', '.join(_LETTERS[:count])}" if count else "write m[i, j] for an entry"
+    if not set(name) <= set("xyzwrgba"):
+        there = "operations are functions, such as kl.length(v), kl.cross(v, w), kl.inverse(m)"
     raise NoComponent.of(f"{type or 'this array'} has no {name}", "name", there)
 
 

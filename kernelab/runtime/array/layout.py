@@ -16,7 +16,7 @@ from kernelab.backend.common.reach import bounds, folds
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen
-from kernelab.lang.types import Array, Value, int32, scalar_of, shape_of
+from kernelab.lang.types import Array, Mat, Value, Vec, int32, scalar_of, shape_of
 from kernelab.runtime.context.conversion import (
     HostArray,
     array_type,
@@ -385,7 +385,10 @@ def keys_of(elements: Any, key: Index | tuple[Index, ...], *, looks: bool = Fals
     count = sum(k is not Ellipsis and k is not None for k in keys)
     if count > elements.ndim:
         message = f"{count} indices for an array of shape {elements.shape}"
-        raise KernelIndexError.of(message, "index", "give at most one for each axis")
+        hint = "give at most one for each axis"
+        if isinstance(elements.dtype, Vec | Mat):
+            hint += f"; x.view(kl.{scalar_of(elements.dtype)}) has some for components, too"
+        raise KernelIndexError.of(message, "index", hint)
     rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - count)
     at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
     whole = keys + rest if at is None else keys[:at] + rest + keys[at + 1 :]

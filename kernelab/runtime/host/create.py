@@ -9,7 +9,7 @@ import numpy as np
 
 import kernelab.runtime.host.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import KernelError, KernelTypeError, KernelValueError, a_thing, near
-from kernelab.guidance.bad_calls import show_signature
+from kernelab.guidance.bad_calls import explains_bad_calls, show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
@@ -333,6 +333,7 @@ def clone(
     return duplicate(src, wanted, "clone", place, options.get("pinned", False))
 
 
+@explains_bad_calls(src="write kl.copy(dest, src), or x.copy() for a new array")
 def copy(
     dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: object = None
 ) -> None:
