@@ -68,9 +68,7 @@ list|List|Sequence|NDArray|ndarray|Tensor: write array[float], or array2d[float]
 dict|Dict: use vec2, vec3 or vec4 for a few numbers, a struct for named ones, array parameters for many
 Optional: an argument is always given: write its type alone
 launch: a kernel launches no other: make it a function that returns a value, or launch both from Python
-mat2: write «mat22»
-mat3: write «mat33»
-mat4: write «mat44»
+mat2|mat3|mat4: write mat22, mat33 or mat44«/mat(\d)/mat\1\1/»
 str: a kernel has no text: pass an int that stands for it
 double|f64: write «float64»
 real|f32|single|number|Number|numeric: write «float»
@@ -107,9 +105,7 @@ sigmoid: write 1.0 / (1.0 + exp(-x))
 rsqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
 det: write determinant(a)«/\bdet\b/determinant/»
-exp2: write 2.0 ** x
-expm1: write exp(x) - 1.0
-log1p: write log(1.0 + x)
+exp2|expm1|log1p: write 2.0 ** x, exp(x) - 1.0 or log(1.0 + x)
 mix: write lerp(a, b, t)«/\bmix\b/lerp/»
 saturate: write clamp(x, 0.0, 1.0)
 dist|distance: write length(a - b)

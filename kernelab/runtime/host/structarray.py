@@ -43,8 +43,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        fields = () if name == "dtype" else [entry.name for entry in self.dtype.fields]
-        if name in fields:
+        if name != "dtype" and name in {entry.name for entry in self.dtype.fields}:
             raise KernelAttributeError.of_name(f"an array has no {name}", f'write ps["{name}"]', name)
         return super().__getattr__(name)
 

@@ -380,8 +380,7 @@ class Kernel(KernelHints, Displayed):
     def textbook(self, active: Iterable[str] | None = None) -> "Derivation":
         """The derivatives with respect to the named parameters, or by all, as textbooks write them.
 
-        Of those not named only what the kernel writes has a cotangent.  Raises KernelError where there is
-        no adjoint.
+        Raises KernelError where there is no adjoint.
         """
         from kernelab.codegen.listing.listing import Derivation, listing  # which no launch needs
         from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent

@@ -164,10 +164,7 @@ def change(symbol: str, target: Any, other: Any) -> Any:
 
 
 def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = None) -> KernelTypeError:
-    """The mistake in the text of the operator's kernel, as one of the line that uses the operator.
-
-    `added` is what an operator in place takes, as it was given: there the array keeps its type.
-    """
+    """The mistake in an operator's text as one of the line that uses it: in place to take what is `added`."""
     scalars = [scalar_of(value_type_of(operand)) for operand in operands]
     hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
     if len({*scalars}) > 1:
