@@ -23,6 +23,7 @@ from kernelab.frontend.meaning.meanings import (
     Meaning,
     Pick,
     SliceRange,
+    StructRef,
     TupleOf,
     Typed,
     TypeRef,
@@ -349,6 +350,9 @@ def _local_shape(frame: Frame, argument: Argument) -> tuple[int, ...]:
 def _local_elem(frame: Frame, argument: Argument) -> Value:
     if isinstance(argument.value, TypeRef):
         return argument.value.type
+    if isinstance(argument.value, StructRef):
+        message = f"a local array holds numbers, vectors or matrices, not {describe(argument.value)}"
+        raise frame.error(argument.node, message, hint="make a local array of each field")
     hint = "write dtype=float"
     raise frame.error(argument.node, f"dtype is a type, not {describe(argument.value)}", hint=hint)
 
