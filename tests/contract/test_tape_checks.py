@@ -244,3 +244,34 @@ def test_a_wrong_entry_shows_beside_others_that_are_far_larger(factor: float, we
     assert bool(report) == (factor == 1.0)
     bad = report.first_bad()
     assert factor == 1.0 or (bad is not None and bad.kernel == "grown")
+
+
+def passive_within(x: Any) -> Any:
+    y = kl.zeros(3)
+    kernels["grow"][3](x, y)
+    return y * x
+
+
+def by_host_within(x: Any) -> Any:
+    return kl.array((x * x).numpy()) * x
+
+
+def whole_within(x: Any) -> Any:
+    y = kl.zeros(3, requires_grad=True)
+    kernels["grow"][3](x, y)
+    return y * x
+
+
+@pytest.mark.filterwarnings("ignore:no gradient flows")
+@pytest.mark.parametrize("options", [{}, {"eps": 1e-3}])
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("within", [passive_within, by_host_within, whole_within])
+def test_a_chain_that_ends_within_a_checkpoint_fails(within: Any, depth: int, options: Any) -> None:
+    x, total = leaf(0.5, 1.0, 1.5), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        twice = (lambda x: kl.checkpoint(within, x)) if depth == 2 else within
+        kernels["add"][3](kl.checkpoint(twice, x), total)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, **options)
+    assert bool(report) is (within is whole_within)
+    if within is not whole_within:
+        assert report.launches[0].fault == "cut" and "no gradient flows" in report.launches[0].reason

@@ -41,7 +41,7 @@ from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import run_host_call
 from kernelab.data_classes import replace
-from kernelab.errors import GradientError, KernelError, KernelTypeError, a_thing
+from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, a_thing
 from kernelab.hooks import steps
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.passes.access.dead_ends import DeadEnd
@@ -336,11 +336,34 @@ def _cut(tape: Tape) -> LaunchCheck | None:
     passive = passive_cuts(plan.steps, plan.live, plan.in_place)
     cuts = [(k, several[0]) for k, several in passive.items()]
     cuts += [(k, cut) for k, cut in _by_host(tape, plan) if cut.is_certain]
-    if not cuts:
+    ends = [(k, cut.describe()) for k, cut in cuts] + _inner_ends(plan)
+    if not ends:
         return None
-    k, cut = min(cuts, key=itemgetter(0))
-    told = cut.describe()
+    k, told = min(ends, key=itemgetter(0))
     return replace(_unchecked(records, k), fault="cut", reason=told.message, hint=told.hint)
+
+
+def _inner_ends(plan: BackwardPlan) -> list[tuple[int, Diagnostic]]:
+    """What `backward` would say of chains that end within checkpoints, without gradients or by the host."""
+    ends: list[tuple[int, Diagnostic]] = []
+    for k in sorted(plan.live):
+        record = plan.steps[k].record
+        if not isinstance(record, CheckpointRecord):
+            continue
+        try:
+            with record.again() as (inner, results):
+                within = record.planned(inner, results)
+                passive = passive_cuts(within.steps, within.live, within.in_place)
+                by_host = detours(
+                    inner.provenance, within.steps, within.live, within.on_the_way, within.seeds
+                )
+                cuts = [several[0] for several in passive.values()]
+                told = [cut.describe() for cut in (*cuts, *by_host) if cut.is_certain]
+                told += [one for _, one in _inner_ends(within)]
+        except KernelError:  # it cannot be run again, which the checks of it tell
+            continue
+        ends += [(k, one) for one in told]
+    return ends
 
 
 def _plan(tape: Tape) -> BackwardPlan:

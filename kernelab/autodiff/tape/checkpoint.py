@@ -448,11 +448,17 @@ class CheckpointRecord(Flowing):
                 bars.share(second.allocation, adjoints.show(first.allocation))
             for elements in (*self.outside, *self.reached):
                 bars.share(elements.allocation, adjoints.show(elements.allocation))
-            seeds = [elements for elements in (*results, *self.outside) if is_differentiable(elements.dtype)]
-            plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
+            plan = self.planned(inner, results, bars.memory)
             for cut in distinct(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant):
                 cut.warn()
             sweep(plan, bars, level, puller)
+
+    def planned(
+        self, inner: "Replaying", results: Sequence[array], shared: Iterable[Allocation] = ()
+    ) -> BackwardPlan:
+        """The plan of the adjoints through what it records when it runs again."""
+        seeds = [elements for elements in (*results, *self.outside) if is_differentiable(elements.dtype)]
+        return BackwardPlan(tuple(inner.records), seeds, shared=frozenset(shared))
 
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:
