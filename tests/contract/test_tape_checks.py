@@ -275,3 +275,17 @@ def test_a_chain_that_ends_within_a_checkpoint_fails(within: Any, depth: int, op
     assert bool(report) is (within is whole_within)
     if within is not whole_within:
         assert report.launches[0].fault == "cut" and "no gradient flows" in report.launches[0].reason
+
+
+def test_a_function_of_the_host_without_gradients_is_nothing_to_check() -> None:
+    x, table, total = leaf(1.0, 2.0), kl.zeros(2), kl.zeros(1, requires_grad=True)
+    table.assign([3.0, 4.0])
+    squared = kl.func.custom_vjp(
+        lambda t: kl.array(t.numpy() ** 2, dtype=t.dtype), lambda t, bar: 2 * t.numpy() * bar.numpy()
+    )
+    with kl.Tape() as tape:
+        kernels["add"][2](squared(table) * x, total)
+    tape.backward(total)
+    assert x.grad.list() == [9.0, 16.0]
+    report = kl.autograd.gradcheck_tape(tape, eps=1e-3)
+    assert [launch.kernel for launch in report.launches] == ["array_mul", "add"]

@@ -142,7 +142,7 @@ def _beside_launches(
     records: Sequence[Record], policy: str, tolerance: Tolerance, selection: Selection, fast: Fast
 ) -> list[LaunchCheck]:
     """The checks of functions of the host and of checkpoints, each by itself."""
-    several = [k for k, one in enumerate(records) if isinstance(one, HostCallRecord | CheckpointRecord)]
+    several = [k for k, one in enumerate(records) if isinstance(one, CheckpointRecord) or _has_rule(one)]
     if not several:
         return []
     try:
@@ -163,6 +163,11 @@ def _beside_launches(
             reason = f"it cannot be run again ({type(error).__name__}: {error})"
             checks.append(replace(unchecked, reason=reason))
     return checks
+
+
+def _has_rule(record: Record) -> bool:
+    """Whether it is a function of the host whose derivative a sweep asks for."""
+    return isinstance(record, HostCallRecord) and bool(record.active)
 
 
 def _inside_alone(
