@@ -115,7 +115,7 @@ class Optimizer(ABC):
                 message = "none of the parameters has a gradient"
                 hint = "create them with requires_grad=True, and call tape.backward(loss) before the step"
                 raise KernelValueError.of(message, "optim", hint)
-        _require_list(grad, "gradients", "pass [x.grad for x in params]")
+        _require_list(grad, "gradients", "pass [x.grad for x in params], or call minimize(f)")
         if len(grad) != len(self.params):
             message = f"{len(grad)} gradients for {len(self.params)} parameters"
             raise KernelValueError.of(message, "optim", "pass [x.grad for x in params]")

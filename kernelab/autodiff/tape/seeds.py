@@ -312,7 +312,8 @@ def _unrecorded(recording: Recording, target: array) -> TapeError:
     count = len(recording.records)
     recorded = f"none of its {counted(count, 'record')} did" if count else "it has recorded nothing"
     message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
-    return refusal(TapeError, message, "unrecorded", "launch the kernel that writes it inside `with tape:`")
+    hint = "compute it inside `with tape:`, by launches or operators"
+    return refusal(TapeError, message, "unrecorded", hint)
 
 
 def _checked_loss(loss: Any, recording: Recording) -> array:
