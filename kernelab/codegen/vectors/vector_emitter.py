@@ -32,7 +32,7 @@ from kernelab.codegen.vectors.vector_writer import VectorWriter
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import Scalar, bool_, size_of
-from kernelab.passes.access.independence import independent
+from kernelab.passes.access.independence import independent, own_atomics
 
 LONG = 100
 """The statements from which the tail of a launch shares the text of whole groups, under a mask."""
@@ -397,6 +397,7 @@ class _Estimate:
         _refuse(function)
         self.lanes = lanes
         self.variation = variations(function)
+        self.own = own_atomics(function)
         self.depth: dict[ir.Atom, int] = {}
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
@@ -437,7 +438,7 @@ class _Estimate:
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic, depth: int, in_branch: bool) -> None:
         kinds = [self.of(index) for index in stmt.indices]
         side_by_side = VARYING not in kinds and kinds[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
-        if isinstance(stmt, ir.Atomic) and VARYING in kinds:
+        if isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own:
             self.sums += float(ITERATIONS**depth)
             return
         if side_by_side or all(each == UNIFORM for each in kinds):

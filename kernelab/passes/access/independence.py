@@ -25,6 +25,7 @@ from kernelab.lang.ops import SHAPE
 from kernelab.passes.access.access_forms import Access, accesses
 from kernelab.passes.access.access_regions import Box, Region, Situation, region_of
 from kernelab.passes.access.affine_forms import Counter, Form, Leaf, Thread
+from kernelab.passes.access.blocks import in_blocks
 
 Place = tuple[ir.Atom, ...]
 """The indices of an access, one an axis."""
@@ -101,9 +102,10 @@ def _accesses(block: ir.Block, in_loop: bool) -> Iterator[tuple[ir.Load | ir.Sto
             yield from _accesses(inner, in_loop or isinstance(stmt, ir.For | ir.While))
 
 
-def _owned(function: ir.Function, use: Use) -> bool:
+def _owned(function: ir.Function, array: ir.Var, use: Use) -> bool:
     """Whether no two threads meet at an element of an array."""
-    return threads_are_disjoint(function, use.places, {index for index, _ in use.pinned or ()})
+    pinned = {index for index, _ in use.pinned or ()}
+    return threads_are_disjoint(function, use.places, pinned) or in_blocks(function, array)
 
 
 def independent(function: ir.Function) -> bool:
@@ -112,8 +114,8 @@ def independent(function: ir.Function) -> bool:
     Sums by atomics may differ in their rounding.
     """
     return all(
-        _owned(function, use)
-        for _, use in _changed_uses(function)
+        _owned(function, array, use)
+        for array, use in _changed_uses(function)
         if use.depends_in_step or (use.steps and function.descending)
     )
 
@@ -123,13 +125,13 @@ def separate(function: ir.Function, but: Collection[ir.Var] = ()) -> bool:
 
     Threads may run at once then, on any cores, and their results are the same to the last bit.
     """
-    return all(_owned(function, use) for array, use in _changed_uses(function) if array not in but)
+    return all(_owned(function, array, use) for array, use in _changed_uses(function) if array not in but)
 
 
 def contested(function: ir.Function) -> Iterator[ir.Var]:
     """The arrays at whose elements threads may meet where their order matters, if they run at once."""
     for array, use in _changed_uses(function):
-        if use.depends_at_once and not _owned(function, use):
+        if use.depends_at_once and not _owned(function, array, use):
             yield array
 
 
@@ -152,7 +154,8 @@ def may_meet(function: ir.Function) -> bool:
         if isinstance(stmt, ir.Store) and stmt.array not in own:
             stores.setdefault(stmt.array, []).append(stmt.indices)
     return not independent(function) or not all(
-        threads_are_disjoint(function, places) for places in stores.values()
+        threads_are_disjoint(function, places) or in_blocks(function, array)
+        for array, places in stores.items()
     )
 
 
@@ -180,7 +183,7 @@ def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
     own = {
         array
         for array in {stmt.array for stmt in atomics} - shared
-        if threads_are_disjoint(function, uses(function)[array].places)
+        if threads_are_disjoint(function, uses(function)[array].places) or in_blocks(function, array)
     }
     return frozenset(stmt for stmt in atomics if stmt.array in own)
 

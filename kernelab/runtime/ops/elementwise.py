@@ -11,7 +11,7 @@ recorded and differentiated as any launch is.
 """
 
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,10 +108,8 @@ def map(
     require_place(place, operands)
     name = f"map_{callee.name.strip('_')}"
     if return_kernel:
-        kernel, *_ = _prepared(
-            name, callee, operands, None if outs is None else tuple(plain(out) for out in outs)
-        )
-        return kernel
+        plain_outs = None if outs is None else tuple(plain(out) for out in outs)
+        return _prepared(name, callee, operands, tuple(range(len(operands))), plain_outs)[0]
     with configured(config_of(block_dim, 0)):
         results = _into(name, callee, operands, outs)
     return results[0] if len(results) == 1 else list(results)
@@ -209,7 +207,10 @@ def apply(
     name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
 ) -> tuple[array, ...]:
     """Launch a function on all elements; the arrays that hold the results."""
-    kernel, arguments, results = _prepared(name, callee, inputs, outs)
+    distinct = {id(one): one for one in inputs}  # of x * x the kernel reads x once
+    order = {key: k for k, key in enumerate(distinct)}
+    places = tuple([order[id(one)] for one in inputs])
+    kernel, arguments, results = _prepared(name, callee, [*distinct.values()], places, outs)
     launch(kernel, results[0].shape, [_launched(value) for value in arguments], results)
     return results
 
@@ -224,23 +225,28 @@ def _launched(value: Any) -> Any:
     return value.item() if value.__class__ in _PLAIN_NUMBERS else value
 
 
+Places = tuple[int, ...]
+"""Which of the operands each argument of a function is."""
+
+
 def _prepared(
-    name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
+    name: str, callee: UserFunction, inputs: Sequence[Any], places: Places, outs: tuple[Any, ...] | None
 ) -> tuple[Kernel, Sequence[Any], tuple[array, ...]]:
     """The kernel that applies a function, what it reads, and what it writes."""
     if outs is None:
-        kernel, shape, results = _into_new(name, callee, inputs)
+        kernel, shape, results = _into_new(name, callee, inputs, places)
         arrays = [one for one in inputs if isinstance(one, array)]
         place = arrays[0].device if arrays else CPU
         traced = any(one.requires_grad for one in arrays)
         new = [unfilled(shape, elem, place, traced and has_derivative(elem)) for elem in results]
         return kernel, inputs, tuple(new)
-    shape, results = broadcast(*inputs), _results(callee, _types(callee, inputs))
+    shape, results = broadcast(*inputs), _results(callee, _types(callee, [inputs[k] for k in places]))
     _check(callee, outs, len(results), shape)
     for out in outs:
         inputs = [copied_if_overlapping(a, out) for a in inputs]
     try:
-        return _mapping_of(name, callee, inputs, outs[0].shape, [out.type for out in outs]), inputs, outs
+        types = [out.type for out in outs]
+        return _mapping_of(name, callee, inputs, places, outs[0].shape, types), inputs, outs
     except KernelTypeError as error:
         raise _other_results(error, callee, results, outs) from None
 
@@ -252,27 +258,32 @@ _PLANS: dict[Hashable, Plan] = {}
 """Maps into new arrays: kernel, shape and results, by the function and what the operands are."""
 
 
-def _into_new(name: str, callee: UserFunction, inputs: Sequence[Any]) -> Plan:
+def _into_new(name: str, callee: UserFunction, inputs: Sequence[Any], places: Places) -> Plan:
     """The kernel that applies a function, and the arrays that are to be made for its results."""
     kinds = tuple([(a.type, a.shape) if isinstance(a, array) else value_type_of(a) for a in inputs])
-    plan = _PLANS.get((name, callee, callee.derivatives, kinds))
+    plan = _PLANS.get((name, callee, callee.derivatives, kinds, places))
     if plan is not None:
         return plan
-    shape, results = broadcast(*inputs), _results(callee, _types(callee, inputs))
+    shape, results = broadcast(*inputs), _results(callee, _types(callee, [inputs[k] for k in places]))
     types = [array_type(elem, len(shape)) for elem in results]
-    plan = _mapping_of(name, callee, inputs, shape, types), shape, results
+    plan = _mapping_of(name, callee, inputs, places, shape, types), shape, results
     if len(_PLANS) >= _MOST_PLANS:
         _PLANS.clear()
     # Only now does the function know which others it calls, whose rules are its derivatives, too.
-    _PLANS[name, callee, callee.derivatives, kinds] = plan
+    _PLANS[name, callee, callee.derivatives, kinds, places] = plan
     return plan
 
 
 def _mapping_of(
-    name: str, callee: UserFunction, inputs: Sequence[Any], shape: tuple[int, ...], outs: Sequence[Array]
+    name: str,
+    callee: UserFunction,
+    inputs: Sequence[Any],
+    places: Places,
+    shape: tuple[int, ...],
+    outs: Sequence[Array],
 ) -> Kernel:
     key = tuple(pattern(a, shape) for a in inputs)
-    return _mapping(name, callee, callee.derivatives, key, tuple(outs))
+    return _mapping(name, callee, callee.derivatives, key, places, tuple(outs))
 
 
 def _types(callee: UserFunction, inputs: Sequence[Any]) -> tuple[AnyType, ...]:
@@ -365,17 +376,23 @@ def _left_out(parameter: Parameter) -> Any:
 
 @made_once(1024)
 def _mapping(
-    name: str, callee: UserFunction, _: tuple[Any, ...], inputs: tuple[Pattern, ...], outs: tuple[Array, ...]
+    name: str,
+    callee: UserFunction,
+    _: tuple[Any, ...],
+    inputs: tuple[Pattern, ...],
+    places: Places,
+    outs: tuple[Array, ...],
 ) -> Kernel:
     """The kernel that maps a function, one for each of the derivatives that it gets: an index an element."""
     read = [f"a{k}" for k in range(len(inputs))] if len(inputs) > 1 else ["a"]
     written = [f"out{k}" for k in range(len(outs))] if len(outs) > 1 else ["out"]
     ndim = outs[0].ndim
     whole = tuple(range(ndim))
-    values = ", ".join(p.read(n) for n, p in zip(read, inputs, strict=True))
+    values = ", ".join(inputs[k].read(read[k]) for k in places)
     targets = ", ".join(Pattern(type, whole).read(n) for n, type in zip(written, outs, strict=True))
     body = [f"{', '.join(INDICES[:ndim])} = tid()", f"{targets} = function({values})"]
-    return _kernel(name, [*read, *written], [*(p.type for p in inputs), *outs], body, callee)
+    params = dict(zip([*read, *written], [*(p.type for p in inputs), *outs], strict=True))
+    return _kernel(name, params, body, callee, [inputs[k].type for k in places])
 
 
 @made_once(1024)
@@ -385,18 +402,24 @@ def _changing(name: str, callee: UserFunction, target: Array, inputs: tuple[Patt
     read = [f"b{k}" if k else "b" for k in range(len(inputs))]
     values = ", ".join([first.read("a"), *(p.read(n) for n, p in zip(read, inputs, strict=True))])
     body = [f"{', '.join(INDICES[: target.ndim])} = tid()", f"{first.read('a')} = function({values})"]
-    return _kernel(name, ["a", *read], [target, *(p.type for p in inputs)], body, callee)
+    types = [target, *(p.type for p in inputs)]
+    return _kernel(name, dict(zip(["a", *read], types, strict=True)), body, callee, types)
 
 
 def _kernel(
-    name: str, params: Sequence[str], types: Sequence[AnyType], body: Sequence[str], callee: UserFunction
+    name: str,
+    params: Mapping[str, AnyType],
+    body: Sequence[str],
+    callee: UserFunction,
+    given: Sequence[AnyType],
 ) -> Kernel:
-    head, words = declared(params, types)
+    """The kernel with this body, which calls a function with arguments of the types `given`."""
+    head, words = declared([*params], [*params.values()])
     lines = [f"def {name}({', '.join(head)}):", *(f"    {line}" for line in body)]
     try:
         return kernels_of("\n".join(lines), f"<{name}>", {"function": callee} | words)[name]
     except KernelTypeError as error:
-        raise _at_the_call(error, f"<{name}>", callee, types) from None
+        raise _at_the_call(error, f"<{name}>", callee, given) from None
 
 
 def _at_the_call(
