@@ -17,7 +17,7 @@ from kernelab.passes.access.affine_forms import Applied, Counter, Form, Leaf, Th
 
 def in_blocks(function: ir.Function, array: ir.Var) -> bool:
     """Whether no two threads meet at an element of a parameter, as their blocks of it are apart."""
-    if array not in function.params or not function.threads:
+    if array not in function.params or not function.threads or not _is_inlined(function):
         return False
     position = function.params.index(array)
     indices = [access.index for access in _accesses(function) if access.position == position]
@@ -25,6 +25,11 @@ def in_blocks(function: ir.Function, array: ir.Var) -> bool:
     threads = [Thread(axis if several else None) for axis in range(len(function.threads))]
     axes = [*zip(*indices, strict=True)]
     return all(any(_are_apart(forms, thread) for forms in axes) for thread in threads)
+
+
+def _is_inlined(function: ir.Function) -> bool:
+    """Whether a function calls no other, whose accesses would be unknown."""
+    return not any(isinstance(stmt, ir.Call) for stmt in ir.walk(function.body))
 
 
 @lru_cache(16)
