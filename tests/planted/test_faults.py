@@ -10,9 +10,10 @@ from tests.planted.faults import FAULTS as FIRST
 from tests.planted.faults import Fault
 from tests.planted.folded import FOLDED
 from tests.planted.later import LATER
+from tests.planted.operators import OPERATORS
 from tests.planted.plant import ROOT, places
 
-FAULTS = (*FIRST, *LATER, *BACKWARD, *EXPLAINED, *FOLDED)
+FAULTS = (*FIRST, *LATER, *BACKWARD, *EXPLAINED, *FOLDED, *OPERATORS)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
