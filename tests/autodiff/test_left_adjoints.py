@@ -217,7 +217,7 @@ SETTLED = {name: [0] for name in (*NONE, "in_place")} | {
     "scaled": [1],
     "positive": [1],
     "chain": [3, 3],
-    "gathered": [2],
+    "gathered": [1],  # of y, the elements at the border are an input
     "cotangents_that_are_gradients": [2] * 4,
     "two_of_one_memory": [1, 1],
 }
