@@ -12,7 +12,6 @@ from itertools import count
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
 
 from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
@@ -25,8 +24,6 @@ from kernelab.views.tape.digest import Digest, TapeData
 
 LONGEST_PERIOD = 64
 """How many launches at most are looked at as one repeated sequence."""
-
-DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 WITH_GRADIENT, WITHOUT_GRADIENT = "#b7e4c7", "#e9ecef"
 
@@ -47,16 +44,6 @@ def graph(
     graph_direction: str,
 ) -> str:
     """The graph of a tape, as `Tape.visualize` documents it."""
-    path, labelled = cast(object, filename), cast(Any, array_labels or {})
-    if not isinstance(path, str | PathLike | None):
-        message = f"filename is the path of a file, not {described(path)}"
-        raise KernelTypeError.of(message, "argument", "write file.write(tape.visualize())")
-    named = [(track_inputs or (), track_input_names or ()), (track_outputs or (), track_output_names or ())]
-    if isinstance(labelled, Mapping):
-        named.append(([*labelled], [*labelled.values()]))
-    if graph_direction not in DIRECTIONS or len(named) < 3 or not all(_fits(*pair) for pair in named):
-        hint = f"track_inputs=[x], track_input_names=['x'], array_labels={{x: 'x'}}, or one of {DIRECTIONS}"
-        raise KernelTypeError.of("visualize cannot use one of its options", "argument", f"write {hint}")
     digest = Digest(tape, lambda memories: {})
     digest.look()
     data = TapeData(digest.whole())
@@ -71,8 +58,9 @@ def graph(
         hidden = set(range(len(data.parts["arrays"]))) - {digest.number(one) for one in tracked}
         hidden -= {number for record in range(len(data)) for number in data.sides(record)[1]}
     labels: dict[int | None, str] = {}
-    for arrays, names in named:
-        labels |= {digest.number(one): name for one, name in zip(arrays, names, strict=False)}
+    named = ((track_inputs, track_input_names), (track_outputs, track_output_names))
+    for arrays, names in (*named, (array_labels or {}, (array_labels or {}).values())):
+        labels |= {digest.number(one): name for one, name in zip(arrays or (), names or (), strict=False)}
     text = "\n".join(
         [
             "digraph tape {",
@@ -85,16 +73,11 @@ def graph(
         ]
     )
     if filename is not None:
+        if hasattr(filename, "write"):
+            message = f"filename is the path of a file, not {described(filename)}"
+            raise KernelTypeError.of(message, "argument", "write file.write(tape.visualize())")
         Path(filename).write_text(text, encoding="utf-8")
     return text
-
-
-def _fits(arrays: Any, names: Any) -> bool:
-    """Whether arrays are given in a list, and their names, if there are any, in one as long."""
-    if not all(isinstance(several, list | tuple) for several in (arrays, names)):
-        return False
-    is_each = all(isinstance(one, array) for one in arrays) and all(isinstance(one, str) for one in names)
-    return is_each and len(names) in (0, len(arrays))
 
 
 # ------------------------------------------------------------------------------------------ structure

@@ -132,27 +132,6 @@ def test_an_open_file_is_refused_with_what_to_write() -> None:
         kl.Tape().visualize(io.StringIO())  # type: ignore[arg-type]
 
 
-LEAF = kl.ones(1)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"filename": 3},
-        {"array_labels": [LEAF]},
-        {"array_labels": {LEAF: 3}},
-        {"track_inputs": LEAF},
-        {"track_outputs": "y"},
-        {"track_inputs": [LEAF], "track_input_names": "x"},
-        {"track_outputs": [LEAF], "track_output_names": ["a", "b"]},
-        {"graph_direction": "across"},
-    ],
-)
-def test_an_option_that_says_nothing_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(KernelTypeError, match=r"filename is the path|visualize cannot use one of"):
-        kl.Tape().visualize(**options)
-
-
 def test_quotes_in_labels_are_escaped() -> None:
     x, y = kl.ones(1), kl.zeros(1)
     with kl.Tape() as tape:

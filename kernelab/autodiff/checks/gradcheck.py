@@ -299,9 +299,11 @@ def _compared(subject: Subject, limit: Tolerance, chosen: Selection, fast: Fast)
     if fast and not raced:
         screening = screen(subject, chosen, limit.eps, least=0 if fast is True else LARGE)
         if screening.agreed:
-            pairs = (_along_directions(chosen, *agreed) for agreed in screening.agreed)
-            misled = _misled(subject, chosen, limit)
-            return GradcheckReport(subject.name, tuple(pairs)) if misled is None else misled
+            again = screening if limit.eps is None else screen(subject, chosen, None)
+            if not again.suspects:
+                pairs = (_along_directions(chosen, *agreed) for agreed in screening.agreed)
+                return GradcheckReport(subject.name, tuple(pairs))
+            screening = again  # products agree at the step `eps` alone: entries tell whether it says anything
     if raced:
         sources = enumerate(subject.sources)
         few = {i: np.arange(min(OF_RACES, chosen.columns(source))) for i, source in sources}
@@ -319,19 +321,6 @@ def _compared(subject: Subject, limit: Tolerance, chosen: Selection, fast: Fast)
     results = _entry_by_entry(subject, asked, limit, raced)
     results = [_raced(subject, pair, each, raced) for pair, each in zip(asked.pairs, results, strict=True)]
     return GradcheckReport(subject.name, tuple(results), compared=tuple(asked.pairs))
-
-
-def _misled(subject: Subject, chosen: Selection, limit: Tolerance) -> GradcheckReport | None:
-    """The report where products agree at the step `eps` alone, and entries show that it says nothing."""
-    suspects = None if limit.eps is None else screen(subject, chosen, None).suspects
-    if not suspects or limit.eps is None:
-        return None
-    some = Suspected(subject, chosen, limit.eps, suspects)
-    if not any(some.correct_step(k, pair.known, limit.eps) for k, pair in enumerate(some.pairs)):
-        return None
-    return GradcheckReport(
-        subject.name, tuple(_entry_by_entry(subject, some, limit)), compared=tuple(some.pairs)
-    )
 
 
 def _entry_by_entry(

@@ -161,15 +161,15 @@ class Witnesses(ABC):
         """The differences of pair `k` at a step, at least of the entries that are `off`."""
         return Look(*(self.closer(k, off, scale, each) for each in (EXTRAPOLATED, LOWEST, HIGHEST)))
 
-    def correct_step(self, k: int, agreed: Any, eps: float) -> bool:
+    def correct_step(self, k: int, agreed: Any, eps: float) -> None:
         """Give entries of pair `k` that `agreed` at a step that says nothing the slope that others show.
 
         It is too large where two smaller steps show one slope, and the adjoint is another; or so small that
-        the outputs' last digits hide that slope.  Returns whether there are such entries.
+        the outputs' last digits hide that slope.
         """
-        is_any, pair = False, self.pairs[k]
+        pair = self.pairs[k]
         if not agreed.any():
-            return False
+            return
         slopes = [self.closer(k, agreed, scale, EXTRAPOLATED) for scale in SCALES]
         steps, sizes = (self.closer(k, agreed, SCALES[0], each) for each in (STEPS, SIZES))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -177,8 +177,7 @@ class Witnesses(ABC):
                 off = agreed & (np.abs(wide - close) <= SAME * np.abs(close - pair.exact))
                 off &= (eps > scale * steps) | (DOUBLE * sizes / eps > SAME * np.abs(close))
                 if off.any() and (off := off & self.look(k, off, scale).is_slope).any():
-                    pair.numeric, is_any = np.where(off, close, pair.numeric), True
-        return is_any
+                    pair.numeric = np.where(off, close, pair.numeric)
 
     def bent(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""

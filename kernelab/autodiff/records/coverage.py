@@ -136,12 +136,6 @@ class Written:
         self._boxes = Coverage()
         self._whole = False
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of it has been written."""
-        self.parts()
-        return self._whole
-
     def parts(self) -> list[array]:
         """The parts that have been written."""
         for record, k in self._writes:
@@ -192,8 +186,8 @@ class History:
         """The parts that have been written of which `source` has some elements."""
         if source.packed in self._writes:
             mine = self._parts_of(source.packed)
-            if mine.is_whole:
-                return [mine.target]
+            if (parts := mine.parts()) and parts[0] is mine.target:
+                return parts
         parts = [one for packed in self._writes for one in self._parts_of(packed).parts()]
         return [one for one in parts if one.overlaps(source)]
 
