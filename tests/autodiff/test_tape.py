@@ -213,10 +213,11 @@ def test_a_tape_whose_last_look_is_interrupted_is_closed(monkeypatch: pytest.Mon
 
 
 def test_get_adjoint_of_what_has_none_and_a_new_name_of_a_kernel_are_refused() -> None:
-    tape, kernel = kl.Tape(), kl.compile("def idle():\n    pass\n")["idle"]
+    tape = kl.Tape()
+    kernel: Any = kl.compile("def idle():\n    pass\n")["idle"]
     for given in (3, None, [kl.ones(1)], np.ones(1), kernel):
-        with pytest.raises(kl.KernelTypeError, match="get_adjoint takes an array or a struct, not"):
+        with pytest.raises(kl.TapeError, match="get_adjoint takes an array or a struct, not"):
             tape.get_adjoint(given)
     assert tape.get_adjoint(kl.ones(1)) is None
-    with pytest.raises(kl.KernelAttributeError, match="the name of `idle` cannot be set"):
+    with pytest.raises(AttributeError, match="name"):
         kernel.name = "other"

@@ -37,16 +37,7 @@ from kernelab.autodiff.tape.seeds import (
 )
 from kernelab.autodiff.transforms.levels import BASE, Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
-from kernelab.errors import (
-    Diagnostic,
-    KernelTypeError,
-    KernelValueError,
-    NotFiniteError,
-    Related,
-    TapeError,
-    a_thing,
-    counted,
-)
+from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, TapeError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
@@ -495,8 +486,8 @@ class Tape(Observed, Habits, Displayed):
     def get_adjoint(self, a: Any) -> Any:
         """The gradient of an array or a struct, None if it does not require gradients."""
         if not isinstance(a, array | Instance):
-            message = f"get_adjoint takes an array or a struct, not {a_thing(a)}"
-            raise refusal(KernelTypeError, message, "argument", "pass the array that the launch got")
+            message = f"get_adjoint takes an array or a struct, not {described(a)}"
+            raise refusal(TapeError, message, "argument", "pass the array that the launch got")
         return a.grad
 
     def zero(self) -> None:

@@ -156,7 +156,7 @@ class Adjoints(ast.NodeTransformer):
         for name in self.names.values():
             node.args.kwonlyargs.append(ast.copy_location(ast.arg(name), first))
             node.args.kw_defaults.append(None)
-        return template(node, old.places, old.scope, old.options, old.then)
+        return template(node, old.places, old.scope, old.options)
 
     def error(self, node: ast.expr | ast.stmt, message: str, hint: str) -> None:
         self.errors.append(Diagnostic(message, self.rule.places(node), "type", hint=hint))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelab.data_classes import dataclass, field
+from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import (
     Diagnostic,
     KernelError,
@@ -221,7 +221,8 @@ class _Cell:
         if isinstance(self.definitions.get(node.name), StructDefinition):
             self.error(node, f"{node.name} is a struct of this cell", "name", "rename one of them")
             return
-        definition = template(node, self.places, self.scope, chosen, self.names)
+        definition = template(node, self.places, self.scope, chosen)
+        definition = replace(definition, then=named_in(node.args, self.names))
         if node.name in self.templates:
             first, kind_of_first = self.templates[node.name]
             if (

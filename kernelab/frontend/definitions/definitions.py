@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.data_classes import dataclass, field, replace
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Span, near
 from kernelab.frontend.definitions.statements import block
 from kernelab.frontend.expressions.expressions import any_expr
@@ -76,25 +76,12 @@ class Template:
         return defaults | {argument.arg: default for argument, default in named if default is not None}
 
 
-def template(
-    node: ast.FunctionDef,
-    places: Places,
-    scope: Scope,
-    options: Mapping[str, Any],
-    names: Mapping[str, Any] | None = None,
-) -> Template:
-    """The def with its loops, and what it hands back, in the form that lowering knows; `names` as now."""
+def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
+    """The def with its loops, and what it hands back, in the form that lowering knows."""
     node.body = plain_loops(node.body)
     handed = hand_back(node)
     node.body = on_own_lines(node.body)
-    found = Template(node, node.body, places, scope, options, handed)
-    used = (
-        part.id
-        for default in found.defaults.values()
-        for part in nodes(default)
-        if isinstance(part, ast.Name)
-    )
-    return replace(found, then={name: names[name] for name in used if names and name in names})
+    return Template(node, node.body, places, scope, options, handed)
 
 
 def _known(template: Template) -> Known:

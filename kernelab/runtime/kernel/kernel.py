@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kernelab import hooks
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import (
-    KernelAttributeError,
-    KernelError,
-    KernelTypeError,
-    LaunchError,
-    Source,
-    Span,
-    label_of,
-    near,
-)
+from kernelab.errors import KernelError, KernelTypeError, LaunchError, Source, Span, label_of, near
 from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.hooks import Displayed
@@ -147,11 +138,6 @@ class Kernel(KernelHints, Displayed):
     def name(self) -> str:
         """What messages and pictures call it."""
         return self._name
-
-    @name.setter
-    def name(self, name: object) -> None:
-        hint = "give it where the kernel is made: @kl.kernel(name=...)"
-        raise KernelAttributeError.of(f"the name of `{self._name}` cannot be set", "attribute", hint)
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
