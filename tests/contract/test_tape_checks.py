@@ -289,3 +289,46 @@ def test_a_function_of_the_host_without_gradients_is_nothing_to_check() -> None:
     assert x.grad.list() == [9.0, 16.0]
     report = kl.autograd.gradcheck_tape(tape, eps=1e-3)
     assert [launch.kernel for launch in report.launches] == ["array_mul", "add"]
+
+
+SETTING: dict[str, Any] = {
+    "fill_": lambda x, made: x.fill_(0.5),
+    "assign": lambda x, made: x.assign(np.array([0.5, 0.6, 0.7])),
+    "a copy": lambda x, made: kl.copy(x, kl.array([0.5, 0.6, 0.7], dtype=float)),
+    "a launch": lambda x, made: made["begun"][3](x),
+    "after it was read": lambda x, made: (made["cubed"][3](x, leaf(0.0, 0.0, 0.0)), x.fill_(0.5)),
+}
+
+SET = """
+def cube(v: float):
+    return v * v * v
+
+@func_grad(cube, check=False)
+def adj_cube(v: float, adj_ret: float):
+    adjoint[v] += {factor} * v * v * adj_ret
+
+def begun(x: array[float]):
+    x[tid()] = 0.5
+
+def cubed(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i] * x[i]
+
+def by_rule(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = cube(x[i]) * w[i]
+"""
+
+
+@pytest.mark.parametrize("factor", [3.0, 2.9])
+@pytest.mark.parametrize("how", SETTING)
+def test_a_wrong_gradient_of_what_the_tape_itself_has_set_fails(how: str, factor: float) -> None:
+    made = kl.compile(SET.format(factor=factor))
+    x, w, y = leaf(1.0, 2.0, 3.0), leaf(1.0, -1.0, 2.0), leaf(0.0, 0.0, 0.0)
+    with kl.Tape() as tape:
+        SETTING[how](x, made)
+        made["by_rule"][3](x, w, y)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+    assert bool(report) == (factor == 3.0)
+    bad = report.first_bad()
+    assert factor == 3.0 or (bad is not None and bad.kernel == "by_rule")

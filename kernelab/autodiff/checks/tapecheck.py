@@ -197,6 +197,10 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
     racing = first_racing(line)
     agreed = agreement(line) if racing is None else None
     if agreed is not None:
+        for k in _unmoved(line):
+            report = _alone(line, k, fast)
+            if report is not None and any(not one.passed and one.verdict != "kink" for one in report.pairs):
+                return TapeReport((*_until(records, k), replace(_unchecked(records, k), report=report)))
         checks, bent = _until(records, len(records)), first_bent(line)
         report = None if bent is None else _alone(line, bent, fast)
         if bent is not None and report and any(pair.verdict for pair in report.pairs):
@@ -214,6 +218,18 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
     if bad is None:
         return TapeReport((), None, "differences of the whole tape are too rough to compare")
     return TapeReport((*_until(records, k), bad))
+
+
+def _unmoved(line: Line) -> Iterable[int]:
+    """The launches, one for each line, by which gradients go to what no source moves: the tape has set it."""
+    moved, found = {source.allocation for source in line.sources}, dict[tuple[object, ...], int]()
+    for k, record in enumerate(line.records):
+        mine = {one.allocation for one in record.reached if one.requires_grad}
+        if isinstance(record, LaunchRecord) and not mine <= moved:
+            found.setdefault((record.kernel, str(record.place)), k)
+        written = {one.allocation for one in record.written}
+        moved = moved - written if moved.isdisjoint(mine) else moved | written
+    return found.values()
 
 
 def _hidden_kink(line: Line, bad: LaunchCheck) -> Agreement | None:
