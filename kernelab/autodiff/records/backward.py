@@ -486,7 +486,8 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
                 parts = [(part, _gradient_now(part)) for part in kept.get(elements, ())]
                 _publish_sum(elements, plan.held[elements], adjoints)
                 for part, values in parts:
-                    _put_back(part, values)
+                    if values is not None:  # its gradient stays as it is
+                        _publish_sum(part, values, Adjoints())
         if memory.adjoint is not None:
             added_to.add(memory.adjoint)
 
@@ -523,19 +524,6 @@ def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
         return
     np.add(before, 0 if bar is None else bar.seen(), out=target.host())
     gradient.publish()
-
-
-def _put_back(elements: array, values: Values) -> None:
-    """Set the gradient of some elements to what it was."""
-    if values is None:
-        return
-    gradient = about_to_change(elements)
-    target = elements.twin(gradient)
-    if isinstance(values, array):
-        transfer(target, values, "assign")
-    else:
-        target.host()[...] = values
-        gradient.publish()
 
 
 def _gradient_now(elements: array) -> Values:
