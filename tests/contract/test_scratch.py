@@ -4,6 +4,7 @@ A launch that changes an array as it reads it takes the array's adjoint whether 
 So does the next such launch, and what overwrites the array in between ends the adjoint of what was there.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -119,3 +120,37 @@ def test_scratch_that_was_cloned_without_gradients_passes_none_on() -> None:
     b1 = 0.8 * 3.0 + np.sin(1.0)
     b2 = 0.8 * b1 + np.sin(1.0)
     np.testing.assert_allclose(g.grad.numpy(), -(2 * b1 + 2 * b2 * 1.8) * np.cos(1.0), rtol=1e-12)
+
+
+OVERWRITES: dict[str, tuple[bool, Callable[[kl.array], object]]] = {
+    "a part is filled": (True, lambda b: b[:2].fill_(1.0)),
+    "a part is assigned": (True, lambda b: b[1:].assign(np.ones(2))),
+    "a part is copied to": (True, lambda b: kl.copy(b[::2], array([1.0, 1.0]))),
+    "an element is set": (True, lambda b: b.__setitem__(0, 3.0)),
+    "all is filled": (False, lambda b: b.fill_(1.0)),
+    "all is filled in parts": (False, lambda b: (b[:2].fill_(1.0), b[1:].fill_(1.0))),
+    "all is filled in steps": (False, lambda b: (b[::2].fill_(1.0), b[1::2].assign(np.ones(1)))),
+}
+
+
+@pytest.mark.parametrize("what", OVERWRITES)
+def test_scratch_that_is_overwritten_in_part_still_carries_the_rest(what: str) -> None:
+    g, p, b = array([1.0, 2.0, 3.0], True), array([0.0, 0.0, 0.0], True), array([0.0, 0.0, 0.0])
+    carries, overwrite = OVERWRITES[what]
+    with kl.Tape() as tape:
+        kernels["put"][SIZE](g, b)
+        overwrite(b)
+        kernels["read_only"][SIZE](b, p)
+        kernels["read_only"][SIZE](g, p)
+    with contextlib.nullcontext() if not carries else pytest.warns(kl.KernelWarning, match="through `b`"):
+        tape.backward(grads={p: np.ones(SIZE)})
+
+
+def test_a_part_of_scratch_that_was_overwritten_carries_nothing() -> None:
+    g, p, b = array([1.0, 2.0, 3.0], True), array([0.0, 0.0, 0.0], True), array([0.0, 0.0, 0.0])
+    with kl.Tape() as tape:
+        kernels["put"][SIZE](g, b)
+        b[:2].fill_(1.0)
+        kernels["read_only"][2](b[:2], p)
+        kernels["read_only"][SIZE](g, p)
+    tape.backward(grads={p: np.ones(SIZE)})

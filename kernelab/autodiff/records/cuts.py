@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kernelab.autodiff.records.coverage import are_all
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
     Cut,
@@ -27,7 +28,8 @@ from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, Related, TapeError
 from kernelab.lang.structs import Struct, StructArray, leaves
-from kernelab.runtime.array.array import array
+from kernelab.lang.types import scalar_of
+from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.array.array_attributes import Origin, origin_of
 from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory
 from kernelab.runtime.host.struct_instances import Instance, traced_in
@@ -98,10 +100,14 @@ def called_in(record: Record, elements: array, otherwise: str) -> str:
 
 
 class Carried(NamedTuple):
-    """What computed the values of some memory, and the memory with gradients that these come from."""
+    """What computed the values of some memory, and the memory with gradients that these come from.
+
+    With the parts of it that have been overwritten since.
+    """
 
     by: Record
     roots: frozenset[Allocation]
+    overwritten: tuple[array, ...] = ()
 
 
 Carrying = dict[Allocation, Carried]
@@ -144,17 +150,23 @@ def ends_chain(record: Record) -> bool:
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     """The carriers that a step reads, with the records that computed them; updates `carrying` by the step."""
     passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
+    passed = [source for source in passed if not are_all(carrying[source.allocation].overwritten, source)]
     carried = [(source, carrying[source.allocation].by) for source in passed]
     sources = [*_behind_switched_off(step.record), *_late(step.record), *step.reached]
     roots = {one.allocation for one in sources if one.requires_grad}
     roots.update(*(carrying[source.allocation].roots for source in passed))
     begin = next((producer for _, producer in carried if _late(producer)), step.record)
     for target in step.written:
+        memory = target.allocation
         if (carried or roots) and not target.requires_grad and not ends_chain(step.record):
-            before = carrying.get(target.allocation, Carried(begin, frozenset()))
-            carrying[target.allocation] = before._replace(roots=before.roots | roots)
-        elif isinstance(step.record, CopyRecord | OverwriteRecord):
-            carrying.pop(target.allocation, None)
+            before = carrying.get(memory, Carried(begin, frozenset()))
+            carrying[memory] = Carried(before.by, before.roots | roots)
+        elif isinstance(step.record, CopyRecord | OverwriteRecord) and memory in carrying:
+            parts = (*carrying[memory].overwritten, target)
+            if are_all(parts, numbers_of(memory, scalar_of(target.dtype))):
+                del carrying[memory]
+            else:
+                carrying[memory] = carrying[memory]._replace(overwritten=parts)
     return carried
 
 
