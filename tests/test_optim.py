@@ -75,6 +75,13 @@ def test_adam_follows_its_formula_and_forgets_when_it_is_told_to() -> None:
         optimizer.reset_internal_state()
 
 
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.99, 0.9999)])
+def test_in_float32_the_first_step_of_adam_is_as_long_as_the_rate(betas: tuple[float, float]) -> None:
+    x, slope = parameter(0.0, dtype=kl.float32), kl.array([3.0], dtype=kl.float32)
+    Adam([x], lr=0.5, betas=betas).step([slope])
+    np.testing.assert_allclose(x.numpy(), [-0.5], rtol=4e-7)
+
+
 def test_vectors_are_optimised_by_component_and_none_leaves_a_parameter_alone() -> None:
     v, x = kl.array([[5.0, -3.0, 1.0]], dtype=kl.vec3, requires_grad=True), parameter(1.0)
     Adam([v, x], lr=0.5).step([kl.array([[1.0, -2.0, 3.0]], dtype=kl.vec3), None])
