@@ -30,7 +30,8 @@ from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy
 from kernelab.autodiff.records.backward import BackwardPlan
-from kernelab.autodiff.records.cuts import detours, distinct, passive_cuts
+from kernelab.autodiff.records.cuts import distinct, passive_cuts
+from kernelab.autodiff.records.detours import detours
 from kernelab.autodiff.records.hazards import ELSEWHERE
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import Cut

@@ -20,7 +20,6 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_
 from kernelab.autodiff.records.coverage import WHOLE, History, are_all, box_in
 from kernelab.autodiff.records.cuts import (
     carriers_in_place,
-    detours,
     distinct,
     ends_chain,
     leads_nowhere,
@@ -33,6 +32,7 @@ from kernelab.autodiff.records.cuts import (
     warn_of_inputs_without_gradients,
     zeros_by_construction,
 )
+from kernelab.autodiff.records.detours import detours
 from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, has_halves, narrow_sums
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording

@@ -1,10 +1,9 @@
 """Cuts: where a chain of gradients ends although values go on, and the messages about them.
 
 An intermediate without gradients, a kernel without an adjoint, an integer between two floats, a launch that
-no tape saw, a detour through the host: each would leave a gradient too small without a word.
-Every cut on a way from the loss is reported by `backward`: as a warning where some gradient is left, as the
-error where none is.  A chain that passes through numbers and arrays which the host computed ends there, since
-no tape differentiates Python; both lines are named.  Knows records and what they read; must not compute any
+no tape saw: each would leave a gradient too small without a word, as does a detour through the host
+(`autodiff.records.detours`).  Every cut on a way from the loss is reported by `backward`: as a warning where
+some gradient is left, as the error where none is.  Knows records and what they read; must not compute any
 adjoint.
 """
 
@@ -14,18 +13,12 @@ from functools import partial
 from typing import NamedTuple
 
 from kernelab.autodiff.records.coverage import are_all
-from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
+from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
     Cut,
-    HostRead,
-    HostValues,
-    Provenance,
-    array_from_host,
-    number_from_host,
 )
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
-from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, Related, TapeError
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import scalar_of
@@ -389,168 +382,3 @@ def refuse_shared_gradients(shown: Iterable[tuple[array, bool]]) -> None:
         hint = "give each a gradient of its own: x.grad = None, or x.grad = kl.zeros_like(x)"
         problem = Diagnostic(f"{message}whose gradients add up", caller().span, "shared-gradient", hint=hint)
         raise TapeError(problem)
-
-
-# ------------------------------------------------------------------------------ detours through the host
-
-
-def detours(
-    host: Provenance,
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Collection[Allocation],
-    seeds: Collection[array],
-) -> list[Cut]:
-    """The places where chains that lead to the seeds pass through the host."""
-    if not host.host_reads and not host.differentiated:
-        return []
-    sources = _Sources(host, steps)
-    arrays = list(_arrays(host, sources))
-    if not arrays and not host.numbers:
-        return []
-    leading = _leading(steps, seeds, live)
-    return [*_read(arrays, steps, leading, on_the_way, seeds), *_numbers(host, sources, leading)]
-
-
-def _leading(steps: Sequence[Step], seeds: Collection[array], live: Collection[int]) -> set[int]:
-    """The records on which the seeds depend, through arrays without gradients too."""
-    needed = {seed.allocation for seed in seeds}
-    leading = set(live)
-    for i in range(len(steps) - 1, -1, -1):
-        step = steps[i]
-        if needed.isdisjoint([target.allocation for target in step.written]):
-            continue
-        leading.add(i)
-        needed.update([source.allocation for source in step.reached])
-        others = [source for source in step.read if source.allocation not in needed]
-        needed.update([source.allocation for source in others if step.record.would_reach(source)])
-    return leading
-
-
-class _Sources:
-    """The sources of host values, certain or possible by order, among arrays on which gradients depend."""
-
-    def __init__(self, host: Provenance, steps: Sequence[Step]) -> None:
-        self.steps = steps
-        self._host_reads = host.host_reads
-        every_read = [*self._host_reads, *host.differentiated]
-        own = set(every_read).difference(host.outer)
-        carrying = carried_at(steps, {source.record for source in own})
-        self.that_matter = {
-            source
-            for source in every_read
-            if source.elements.requires_grad
-            or (source in own and source.elements.allocation in carrying[source.record])
-        }
-
-    def of_array(self, memory: Allocation, values: HostValues) -> HostRead | None:
-        """The read by the host that yielded the values it wrote to some memory, or preceded the write."""
-        if not values.host_reads:
-            return self._before(memory, values)
-        for source in values.host_reads:
-            if source.elements.allocation is memory:
-                if _is_used(memory, self.steps[: source.record]):
-                    return source
-            elif source in self.that_matter:
-                return source
-        return None
-
-    def _before(self, memory: Allocation, values: HostValues) -> HostRead | None:
-        """The last read by the host before it made an array that has no gradients of its own."""
-        if memory.requires_grad or (values.how == "array" and _is_used(memory, self.steps[: values.record])):
-            return None
-        earlier = reversed(self._host_reads[: values.earlier])
-        return next((source for source in earlier if source in self.that_matter), None)
-
-
-# ------------------------------------------------------------------------------ arrays of the host
-
-
-def _arrays(host: Provenance, sources: _Sources) -> Iterator[tuple[Allocation, HostValues, int, HostRead]]:
-    """The memory that the host wrote, each with its values, until which record, and where they come from."""
-    for memory, several in host.arrays.items():
-        ends = [*(values.record for values in several[1:]), len(sources.steps)]
-        for values, end in zip(several, ends, strict=True):
-            source = sources.of_array(memory, values)
-            if source is not None:
-                yield memory, values, end, source
-
-
-def _read(
-    arrays: Iterable[tuple[Allocation, HostValues, int, HostRead]],
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Collection[Allocation],
-    seeds: Collection[array],
-) -> Iterator[Cut]:
-    """The cuts at those arrays of the host that lead to the seeds."""
-    for memory, values, end, source in arrays:
-        reader = _reader(memory, values.record, end, steps, live, on_the_way)
-        elements = reader[1] if reader else _seed(memory, values, steps, seeds)
-        if elements is not None:
-            by = (reader[0].title, reader[0].place) if reader else None
-            cut = array_from_host(elements, values, source, by)
-            yield replace(cut, reader=reader[0]) if reader else cut
-
-
-FUNCTIONS = FunctionRecord | HostCallRecord
-
-
-def _reader(
-    memory: Allocation,
-    begin: int,
-    end: int,
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Collection[Allocation],
-) -> tuple[Record, array] | None:
-    """The first record on the way from the loss through which a gradient would reach some memory."""
-    for i in range(begin, min(end + 1, len(steps))):
-        step = steps[i]
-        if i not in live or isinstance(step.record, OverwriteRecord):
-            continue
-        is_function = isinstance(step.record, FunctionRecord if not memory.requires_grad else FUNCTIONS)
-        if is_function and any(one.allocation is memory for one in (*step.read, *step.written)):
-            return None  # the user's own function takes the gradient further
-        if memory.requires_grad:
-            sources = [source for source in step.reached if source.allocation is memory]
-        else:
-            sources = [source for source in step.read if source.allocation is memory]
-            sources = [source for source in sources if step.record.would_reach(source)]
-        if sources and (memory in on_the_way or not memory.requires_grad):
-            return step.record, sources[0]
-    return None
-
-
-def _seed(
-    memory: Allocation, values: HostValues, steps: Sequence[Step], seeds: Collection[array]
-) -> array | None:
-    """The array that the sweep starts at, if the host made what it holds."""
-    if any(target.allocation is memory for step in steps[values.record + 1 :] for target in step.written):
-        return None
-    return next((seed for seed in seeds if seed.allocation is memory), None)
-
-
-def _is_used(memory: Allocation, steps: Sequence[Step]) -> bool:
-    """Whether gradients could reach what some memory held before: a launch read or computed it."""
-    return any(
-        elements.allocation is memory
-        for step in steps
-        if not isinstance(step.record, OverwriteRecord)
-        for elements in (*step.read, *(step.written if step.reached else ()))
-    )
-
-
-# ------------------------------------------------------------------------------ numbers of the host
-
-
-def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> Iterator[Cut]:
-    """The numbers from the tape that launches were given on which the seeds depend."""
-    for number in host.numbers:
-        record = sources.steps[number.record].record
-        if number.record not in leading or not isinstance(record, LaunchRecord):
-            continue
-        source = next((source for source in number.host_reads if source in sources.that_matter), None)
-        reaches = number.position is None or record.would_reach_number(number.position)
-        if source is not None and reaches:
-            yield replace(number_from_host(record.title, record.place, source), reader=record)
