@@ -267,7 +267,7 @@ class Adam(Optimizer):
     def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
         _require_no_graph(param, "Adam counts a step on the host")
         betas = self.beta1, self.beta2
-        # In float32 the share of what is new would lose five digits for a beta of 0.999.
+        # In float32 the share of what is new would be 1e-5 off for a beta of 0.999.
         new = [1.0 - beta for beta in betas]
         unbias = [1.0 / (1.0 - beta**step) for beta in betas]
         rates = [self.lr, *betas, *new, *unbias, self.eps]
