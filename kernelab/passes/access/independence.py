@@ -104,8 +104,14 @@ def _accesses(block: ir.Block, in_loop: bool) -> Iterator[tuple[ir.Load | ir.Sto
 
 def _owned(function: ir.Function, array: ir.Var, use: Use) -> bool:
     """Whether no two threads meet at an element of an array."""
-    pinned = {index for index, _ in use.pinned or ()}
-    return threads_are_disjoint(function, use.places, pinned) or in_blocks(function, array)
+    return _are_apart(function, array, use.places, {index for index, _ in use.pinned or ()})
+
+
+def _are_apart(
+    function: ir.Function, array: ir.Var, places: Sequence[Place], pinned: Collection[ir.Var] = ()
+) -> bool:
+    """Whether no two threads meet at some places of an array: by their indices there, or by all of them."""
+    return threads_are_disjoint(function, places, pinned) or in_blocks(function, array)
 
 
 def independent(function: ir.Function) -> bool:
@@ -154,8 +160,7 @@ def may_meet(function: ir.Function) -> bool:
         if isinstance(stmt, ir.Store) and stmt.array not in own:
             stores.setdefault(stmt.array, []).append(stmt.indices)
     return not independent(function) or not all(
-        threads_are_disjoint(function, places) or in_blocks(function, array)
-        for array, places in stores.items()
+        _are_apart(function, array, places) for array, places in stores.items()
     )
 
 
@@ -183,7 +188,7 @@ def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
     own = {
         array
         for array in {stmt.array for stmt in atomics} - shared
-        if threads_are_disjoint(function, uses(function)[array].places) or in_blocks(function, array)
+        if _are_apart(function, array, uses(function)[array].places)
     }
     return frozenset(stmt for stmt in atomics if stmt.array in own)
 

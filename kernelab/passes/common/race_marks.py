@@ -102,8 +102,8 @@ class _Marker(Copier):
         self.thread = thread
         self.watched = [param for param in function.params if param.hint in watched]
         self.unset = [param for param in function.params if param.hint in unset]
-        self.carried = _carried_back(function) if unset else {}
-        self.used = _users(function)
+        self.used = _users(function) if unset else {}
+        self.carried = _carried_back(function, self.used) if unset else {}
         accesses = (
             stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic)
         )
@@ -174,9 +174,12 @@ def _adds_nothing(stmt: ir.Load | ir.Store | ir.Atomic) -> bool:
     return isinstance(stmt.value, ir.Const) and stmt.value.value == 0
 
 
-def _users(function: ir.Function) -> dict[ir.Atom, list[ir.Stmt | None]]:
-    """The statements that use each value; None for what a block hands on."""
-    users: dict[ir.Atom, list[ir.Stmt | None]] = {}
+Users = dict[ir.Atom, list[ir.Stmt | None]]
+"""The statements that use each value; None for what a block hands on."""
+
+
+def _users(function: ir.Function) -> Users:
+    users: Users = {}
     for stmt in ir.walk(function.body):
         for atom in ir.atoms(stmt):
             users.setdefault(atom, []).append(stmt)
@@ -186,9 +189,8 @@ def _users(function: ir.Function) -> dict[ir.Atom, list[ir.Stmt | None]]:
     return users
 
 
-def _carried_back(function: ir.Function) -> dict[ir.Atom, Place]:
+def _carried_back(function: ir.Function, users: Users) -> dict[ir.Atom, Place]:
     """The loaded values that go nowhere but back to their place, by themselves or as a side of a `where`."""
-    users = _users(function)
     loads = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load))
 
     def goes_back(value: ir.Atom, place: Place) -> bool:

@@ -50,7 +50,7 @@ from kernelab.runtime.kernel.signature import stated
 
 Decorator = Callable[[Callable[..., Any]], Any]
 Rule = tuple[Callable[..., Any], Mapping[str, Any], RuleName, bool]
-"""A custom derivative: its def, the names around that, and whether it is compared with differences."""
+"""A custom derivative: its def, the names around that, its kind, and whether it is compared."""
 
 
 @typing.overload
