@@ -1,5 +1,6 @@
 """A chain that is cut is reported, with array, launch and line; so is a seed that fits nothing."""
 
+import math
 import threading
 import warnings
 from collections.abc import Callable
@@ -397,6 +398,67 @@ def test_so_is_one_back_into_the_same_array(how: str) -> None:
         total[3](y, loss)
     text = told(lambda: tape.backward(loss))
     assert "no gradient flows through `y` here: its new values came by the host" in text
+
+
+@pytest.mark.parametrize("first", ["assign", "a new array", "in place", "by order", "a number", "a list"])
+@pytest.mark.parametrize("second", ["array", "number"])
+def test_a_chain_that_passes_the_host_twice_is_reported_at_the_second(first: str, second: str) -> None:
+    x, y, w, z, loss = leaf(), result(), kl.zeros(3, dtype=float), result(), result(1)
+    u = kl.ones(3, dtype=float)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        match first:
+            case "assign":
+                u.assign(np.sqrt(y.numpy()))
+            case "a new array":
+                u = kl.array(y.numpy() + 1, dtype=float)
+            case "in place":
+                u.numpy()[:] = y.numpy()
+            case "by order":
+                u = kl.array([math.sin(value) for value in y.list()], dtype=float)
+            case "a list":
+                u[:] = y.list()
+            case _:
+                kl.launch(NUMBERS["scale"], 3, [u, y[1]])
+        square[3](u, w)
+        if second == "array":
+            z.assign(w.numpy() * 2)
+        else:
+            kl.launch(NUMBERS["scale"], 3, [z, w[1]])
+        total[3](z, loss)
+        total[3](x, loss)
+    text = told(lambda: tape.backward(loss))
+    back = "from `z` back to `w`" if second == "array" else "from the launch of `scale` back to `w`"
+    assert f"no gradient flows {back}" in text
+
+
+@pytest.mark.parametrize(
+    "between", ["constants", "overwritten by the host", "overwritten by a launch", "a meant end", "an index"]
+)
+def test_one_that_ends_before_it_passes_the_host_again_is_silent(between: str) -> None:
+    x, y, w, z, loss = leaf(), result(), kl.zeros(3, dtype=float), result(), result(1)
+    u, ones = kl.zeros(3, dtype=float), kl.ones(3, dtype=float)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        match between:
+            case "constants":
+                assert y.numpy()[0] == 1.0
+                u.fill_(2.0)
+            case "overwritten by the host":
+                u.assign(y.numpy())
+                u.fill_(2.0)
+            case "overwritten by a launch":
+                u.assign(y.numpy())
+                square[3](ones, u)
+            case "a meant end":
+                u.assign(kl.clone(y, requires_grad=False).numpy())
+            case _:
+                u.fill_(float(y.numpy().size))
+        square[3](u, w)
+        z.assign(w.numpy() * 2)
+        total[3](z, loss)
+        total[3](x, loss)
+    assert told(lambda: tape.backward(loss)) == ""
 
 
 NUMBERS = kl.compile("""

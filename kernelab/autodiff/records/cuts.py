@@ -107,15 +107,18 @@ Carrying = dict[Allocation, Carried]
 """Memory without gradients that holds values computed from arrays with gradients."""
 
 
+def carrying_before(steps: Sequence[Step]) -> Iterator[tuple[int, Carrying]]:
+    """What carries such values before each step, and after the last; whoever iterates may add to it."""
+    carrying: Carrying = {}
+    for i, step in enumerate(steps):
+        yield i, carrying
+        _carry(step, carrying)
+    yield len(steps), carrying
+
+
 def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Carrying]:
     """The arrays that carry such values after a number of records."""
-    carrying: Carrying = {}
-    carried: dict[int, Carrying] = {0: {}}
-    for i, step in enumerate(steps, 1):
-        _carry(step, carrying)
-        if i in records:
-            carried[i] = carrying.copy()
-    return carried
+    return {i: carrying.copy() for i, carrying in carrying_before(steps) if i in records}
 
 
 def carriers_in_place(steps: Sequence[Step]) -> Collection[Allocation]:
@@ -127,10 +130,8 @@ def carriers_in_place(steps: Sequence[Step]) -> Collection[Allocation]:
     changed = {one.allocation for step in launches for one in step.reached if not one.requires_grad}
     if not changed:
         return ()
-    carrying: Carrying = {}
     found = set[Allocation]()
-    for step in steps:
-        _carry(step, carrying)
+    for _, carrying in carrying_before(steps):
         found |= changed.intersection(carrying)
     return found
 

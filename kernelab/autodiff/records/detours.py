@@ -4,14 +4,17 @@ No tape differentiates Python; both lines are named.  Knows records and what the
 adjoint.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from kernelab.autodiff.records.cuts import carried_at
+from kernelab.autodiff.records.cuts import Carried, Carrying, carrying_before
 from kernelab.autodiff.records.moves import FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
+    OVERWRITTEN,
     Cut,
     HostRead,
     HostValues,
+    PassedOn,
     Provenance,
     array_from_host,
     number_from_host,
@@ -55,21 +58,63 @@ def _leading(steps: Sequence[Step], seeds: Collection[array], live: Collection[i
     return leading
 
 
+_Change = tuple[Allocation, HostValues | PassedOn]
+
+
 class _Sources:
-    """The sources of host values, certain or possible by order, among arrays on which gradients depend."""
+    """The sources of host values, certain or possible by order, among arrays on which gradients depend.
+
+    A chain may pass through the host several times, with launches of arrays without gradients in between.
+    """
 
     def __init__(self, host: Provenance, steps: Sequence[Step]) -> None:
         self.steps = steps
         self._host_reads = host.host_reads
         every_read = [*self._host_reads, *host.differentiated]
-        own = set(every_read).difference(host.outer)
-        carrying = carried_at(steps, {source.record for source in own})
-        self.that_matter = {
-            source
-            for source in every_read
-            if source.elements.requires_grad
-            or (source in own and source.elements.allocation in carrying[source.record])
-        }
+        self.that_matter = {source for source in every_read if source.elements.requires_grad}
+        passive = set(every_read).difference(host.outer, self.that_matter)
+        changes = self._changes(host) if passive else {}
+        for i, carrying in carrying_before(steps) if passive else ():
+            reads = [source for source in passive if source.record == i]
+            self.that_matter.update(source for source in reads if source.elements.allocation in carrying)
+            for memory, change in changes.get(i, ()):
+                self._carry(carrying, memory, change, steps[i])
+
+    def _changes(self, host: Provenance) -> Mapping[int, Sequence[_Change]]:
+        """What the host made before each step, or gave to it, of the memory without gradients."""
+        changes = defaultdict[int, list[_Change]](list)
+        for memory, values, end in _writes(host, len(self.steps)):
+            step = values.record
+            if values.how != OVERWRITTEN:  # these are the values after the records of the write itself
+                behind = range(step, end)
+                step = next((i for i in behind if not isinstance(self.steps[i].record, OverwriteRecord)), end)
+            if step < len(self.steps) and not memory.requires_grad:
+                changes[step].append((memory, values))
+        for number in host.numbers:
+            written = [one.allocation for one in self.steps[number.record].written]
+            changes[number.record] += [(memory, number) for memory in written if not memory.requires_grad]
+        return changes
+
+    def _carry(
+        self, carrying: Carrying, memory: Allocation, change: HostValues | PassedOn, step: Step
+    ) -> None:
+        """Add memory that the host changed before a step to what carries values, or take it away."""
+        if isinstance(change, PassedOn):
+            source = self.of_number(change)
+        else:
+            source = self.of_array(memory, change)
+            if change.how == OVERWRITTEN and all(one.allocation is not memory for one in step.read):
+                carrying.pop(memory, None)
+        if source in self.that_matter:
+            carrying[memory] = Carried(step.record, frozenset())
+
+    def of_number(self, number: PassedOn) -> HostRead | None:
+        """The read by the host that yielded a number which a launch was given and is differentiable in."""
+        record = self.steps[number.record].record
+        source = next((source for source in number.host_reads if source in self.that_matter), None)
+        if source is None or not isinstance(record, LaunchRecord):
+            return None
+        return source if number.position is None or record.would_reach_number(number.position) else None
 
     def of_array(self, memory: Allocation, values: HostValues) -> HostRead | None:
         """The read by the host that yielded the values it wrote to some memory, or preceded the write."""
@@ -96,12 +141,17 @@ class _Sources:
 
 def _arrays(host: Provenance, sources: _Sources) -> Iterator[tuple[Allocation, HostValues, int, HostRead]]:
     """The memory that the host wrote, each with its values, until which record, and where they come from."""
+    for memory, values, end in _writes(host, len(sources.steps)):
+        source = sources.of_array(memory, values)
+        if source is not None:
+            yield memory, values, end, source
+
+
+def _writes(host: Provenance, count: int) -> Iterator[tuple[Allocation, HostValues, int]]:
+    """The values that the host wrote, each with its memory and the record until which they stood there."""
     for memory, several in host.arrays.items():
-        ends = [*(values.record for values in several[1:]), len(sources.steps)]
-        for values, end in zip(several, ends, strict=True):
-            source = sources.of_array(memory, values)
-            if source is not None:
-                yield memory, values, end, source
+        ends = [*(values.record for values in several[1:]), count]
+        yield from ((memory, values, end) for values, end in zip(several, ends, strict=True))
 
 
 def _read(
@@ -175,10 +225,7 @@ def _is_used(memory: Allocation, steps: Sequence[Step]) -> bool:
 def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> Iterator[Cut]:
     """The numbers from the tape that launches were given on which the seeds depend."""
     for number in host.numbers:
-        record = sources.steps[number.record].record
-        if number.record not in leading or not isinstance(record, LaunchRecord):
-            continue
-        source = next((source for source in number.host_reads if source in sources.that_matter), None)
-        reaches = number.position is None or record.would_reach_number(number.position)
-        if source is not None and reaches:
+        source = sources.of_number(number) if number.record in leading else None
+        if source is not None:
+            record = sources.steps[number.record].record
             yield replace(number_from_host(record.title, record.place, source), reader=record)
