@@ -34,6 +34,16 @@ def scale(x: array[float], a: float, y: array[float]):
     i = tid()
     y[i] = a * x[i]
 
+def scale_outside(x: array[float], a: float, low: int, high: int, y: array[float]):
+    i = tid()
+    if i < low or i >= high:
+        y[i] = a * x[i]
+
+def weighted_outside(x: array[float], w: array[float], low: int, high: int, l: array[float]):
+    i = tid()
+    if not (low <= i and i < high):
+        atomic_add(l, 0, x[i] * w[i])
+
 def copied_twice(x: array[float], y: array[float], z: array[float]):
     i = tid()
     y[i] = x[i] + 1.0
@@ -377,6 +387,9 @@ def a_part(rng: np.random.Generator) -> slice:
     return slice(begin, int(rng.integers(begin + 1, 9)), step)
 
 
+KINDS = ["write", "write by box", "write outside", "read", "read by box", "read outside"]
+
+
 def partly(
     seed: int, x: kl.array, c: kl.array, y: kl.array
 ) -> tuple[kl.Tape, np.ndarray[Any, np.dtype[np.object_]]]:
@@ -385,13 +398,20 @@ def partly(
     first = np.full(8, "none", object)
     with kl.Tape() as tape:
         for step in range(5):
-            part, kind = a_part(rng), str(rng.choice(["write", "write by box", "read", "read by box"]))
+            part, kind = a_part(rng), str(rng.choice(KINDS))
             if step == 4:
                 part, kind = slice(0, 8), "read"
             if kind.endswith("box"):
                 part = slice(0, part.stop)
-            view, count = x[part], len(range(8)[part])
+            low, high = part.start, part.stop
+            if kind.endswith("outside"):
+                part = np.array([k for k in range(8) if k < low or k >= high], int)
+            view, count = x if kind.endswith("outside") else x[part], len(np.arange(8)[part])
             match kind:
+                case "write outside":
+                    kernels["scale_outside"][8](c, 3.0, low, high, x)
+                case "read outside":
+                    kernels["weighted_outside"][8](x, x, low, high, y)
                 case "write":
                     scale[count](c[:count], 3.0, view)
                 case "write by box":
@@ -400,8 +420,7 @@ def partly(
                     weighted[count](view, view, y)
                 case _:
                     weighted[count](x, x, y)
-            place = first[part]
-            place[place == "none"] = kind[:5]
+            first[part] = np.where(first[part] == "none", kind.split()[0], first[part])
     return tape, first
 
 

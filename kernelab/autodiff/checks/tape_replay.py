@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernelab.autodiff.jacobians.subject import Started
-from kernelab.autodiff.records.coverage import WHOLE, box_in
+from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -424,7 +424,7 @@ def _between(records: Sequence[Record], arrays: Sequence[array]) -> list[tuple[a
             memory = source.allocation
             if memory in between and memory not in read:
                 between[memory] = between[memory][0], k
-                if box_in(record, "read", j) is not WHOLE:
+                if boxes_in(record, "read", j) != (WHOLE,):
                     del between[memory]
             read.add(memory)
         for target in record.written:

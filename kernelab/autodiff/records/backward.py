@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_change, is_apart
-from kernelab.autodiff.records.coverage import WHOLE, History, are_all, box_in
+from kernelab.autodiff.records.coverage import WHOLE, History, are_all, boxes_in
 from kernelab.autodiff.records.cuts import (
     carriers_in_place,
     distinct,
@@ -162,14 +162,14 @@ class BackwardPlan:
         memory = source.allocation
         entry = self._histories.get(memory)
         is_input = entry is None or (entry.__class__ is History and entry.is_input)
-        box = WHOLE if is_input else box_in(self.records[i], "read", k)
-        if box is WHOLE and source.is_whole:
+        boxes = (WHOLE,) if is_input else boxes_in(self.records[i], "read", k)
+        if boxes == (WHOLE,) and source.is_whole:
             # Nothing that happens to this memory later is published.
             self._histories[memory] = None
             if entry is None or (
                 entry.__class__ is tuple
                 and entry[0].is_whole
-                and box_in(entry[1][0], "written", entry[1][1]) is WHOLE
+                and boxes_in(entry[1][0], "written", entry[1][1]) == (WHOLE,)
             ):
                 self._publish(i, tuple.__new__(Publication, (source, entry is None, source, ())))
             else:
@@ -177,15 +177,16 @@ class BackwardPlan:
                 self._publish_parts(i, source, source, written)
             return
         history = self._history(memory)
-        if source.packed in history.whole or box is None:
+        if source.packed in history.whole:
             return
-        if box is not WHOLE:
-            read = history.read_box(source, box)
-            if read is not None:
-                self._publish_parts(i, read, source, history.written(read))
-            return
-        history.whole.add(source.packed)
-        self._publish_parts(i, source, source, history.written(source))
+        for box in boxes:
+            if box is not WHOLE:
+                read = history.read_box(source, box)
+                if read is not None:
+                    self._publish_parts(i, read, source, history.written(read))
+            else:
+                history.whole.add(source.packed)
+                self._publish_parts(i, source, source, history.written(source))
 
     def _publish_parts(self, i: int, elements: array, source: array, written: Sequence[array]) -> None:
         """Publish the gradients of elements that are read first by record `i`, and were `written` in parts.

@@ -1,6 +1,8 @@
 """Coverage of arrays by boxes of indices: what the records of a tape have read and written of them."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations, starmap
 from typing import Literal
 
 import numpy as np
@@ -8,9 +10,10 @@ import numpy as np
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.records.snapshots import mask
 from kernelab.passes.access.access_regions import Axis, Box
+from kernelab.passes.access.independence import disjoint
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import itemsize
-from kernelab.runtime.launch.footprint import box_and_whole, part
+from kernelab.runtime.launch.footprint import box_and_whole, boxes_of, part
 
 MOST = 64
 """How many boxes are kept at most: what does not fit is left out."""
@@ -104,21 +107,37 @@ WHOLE: Box = ()
 """Stands for all elements of an array, where no box is known or it is all of them."""
 
 
-def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | None:
-    """The box of the k-th array that a record reads, or has written; None if it is empty."""
+def boxes_in(record: Record, how: Literal["read", "written"], k: int) -> Sequence[Box]:
+    """The boxes of the k-th array that a record reads, which are disjoint, or that it has written."""
     if record.__class__ is not LaunchRecord:
-        return WHOLE
-    kernel, arguments = record.kernel, record.arguments
+        return (WHOLE,)
     if how == "read":
         i = record.outline.read[k]
-        region = kernel.regions_read_in_text.get(i)
+        region = record.kernel.regions_read_in_text.get(i)
     else:
         i = record.outline.written[k]
-        region = kernel.program.regions_changed.get(i)
-    if region is None or not isinstance(arguments[i], array):
-        return WHOLE
-    box, is_whole = box_and_whole(region, record.grid.extents, arguments)
-    return WHOLE if is_whole else box
+        region = record.kernel.program.regions_changed.get(i)
+    elements, extents = record.arguments[i], record.grid.extents
+    if region is None or not isinstance(elements, array):
+        return (WHOLE,)
+    if len(region.places) > 1 and not elements.allocation.folded:
+        several = _several(boxes_of(region, extents, record.arguments), how == "read")
+        if several:
+            return several
+    hull, is_whole = box_and_whole(region, extents, record.arguments)
+    return () if hull is None else (WHOLE,) if is_whole else (hull,)
+
+
+@lru_cache(1024)
+def _several(boxes: Sequence[Box], apart: bool) -> Sequence[Box]:
+    """Boxes joined where that is exact; none if they are one, too many, or are to be disjoint and are not."""
+    joined = Coverage()
+    for box in boxes:
+        joined.add(box)
+    several = tuple(joined)
+    if not 1 < len(several) < MOST or (apart and not all(starmap(disjoint, combinations(several, 2)))):
+        return ()
+    return several
 
 
 Writes = list[tuple[Record, int]]
@@ -139,10 +158,10 @@ class Written:
     def parts(self) -> list[array]:
         """The parts that have been written."""
         for record, k in self._writes:
-            box = box_in(record, "written", k)
-            self._whole = self._whole or box is WHOLE or self._boxes.is_full
-            if box is not None and not self._whole:
-                self._boxes.add(box)
+            for box in boxes_in(record, "written", k):
+                self._whole = self._whole or box is WHOLE or self._boxes.is_full
+                if not self._whole:
+                    self._boxes.add(box)
         self._writes.clear()
         return [self.target] if self._whole else [part(self.target, box) for box in self._boxes]
 

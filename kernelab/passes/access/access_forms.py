@@ -10,6 +10,7 @@ loop runs at most follows from the guards on which it goes on.
 Values, that is what the leaves are at a launch, are the business of `access_regions`.
 """
 
+from collections.abc import Sequence
 from typing import Literal, assert_never
 
 from kernelab.data_classes import dataclass
@@ -35,15 +36,24 @@ from kernelab.passes.access.affine_forms import (
     single,
 )
 
+Cases = tuple[tuple[Guard, ...], ...]
+"""The guards of each of several cases, one of which holds; a case without guards may hold anywhere."""
+
+_MOST_CASES = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A read or a change of an array parameter, with the outermost loop around it."""
+    """A read or a change of an array parameter, with the outermost loop around it.
+
+    All `guards` hold where it is reached, and all those of one of the `cases`.
+    """
 
     position: int
     kind: Literal["read", "change"]
     index: tuple[Form | None, ...]
     guards: tuple[Guard, ...]
+    cases: Cases
     loop: int | None
     reverse: bool
 
@@ -80,6 +90,7 @@ class Walker:
         self.counts: dict[ir.Atom, Form | None] = {}
         self.conditions: dict[ir.Var, Condition] = {}
         self.guards: list[Guard] = []
+        self.cases: Cases = ((),)
         self.path: list[tuple[ir.If, bool]] = []
         self.loops: list[tuple[int, bool]] = []
         self.numbered = self.joins = 0
@@ -133,8 +144,8 @@ class Walker:
             return
         assert isinstance(array.type, Array)
         unknown = (None,) * array.type.ndim
-        self.found.append(Access(position, "read", unknown, (), None, False))
-        self.found.append(Access(position, "change", unknown, (), None, False))
+        self.found.append(Access(position, "read", unknown, (), ((),), None, False))
+        self.found.append(Access(position, "change", unknown, (), ((),), None, False))
 
     def access(self, array: ir.Var, kind: Literal["read", "change"], indices: tuple[ir.Atom, ...]) -> None:
         position = self.positions.get(array)
@@ -142,7 +153,7 @@ class Walker:
             return
         loop, reverse = self.loops[0] if self.loops else (None, False)
         forms = tuple(self.form(index) for index in indices)
-        self.found.append(Access(position, kind, forms, tuple(self.guards), loop, reverse))
+        self.found.append(Access(position, kind, forms, tuple(self.guards), self.cases, loop, reverse))
 
     def let(self, stmt: ir.Let) -> None:
         name, args = stmt.op.name, stmt.args
@@ -182,11 +193,13 @@ class Walker:
 
     def branches(self, stmt: ir.If) -> None:
         for truth, branch in ((True, stmt.then), (False, stmt.orelse)):
-            before = len(self.guards)
+            before, cases = len(self.guards), self.cases
             self.guards += self.implied(stmt.cond, truth)[0]
+            self.cases = _few(_both(cases, self.cases_of(stmt.cond, truth)), self.guards)
             self.path.append((stmt, truth))
             self.block(branch)
             self.path.pop()
+            self.cases = cases
             del self.guards[before:]
         for out, then, orelse in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
             self.forms[out] = self.join(then, orelse)
@@ -260,6 +273,31 @@ class Walker:
                 if left is None or right is None:
                     return [], False
                 return [*compared(name if truth else _OPPOSITE[name], left, right)], True
+
+    def cases_of(self, atom: ir.Atom, truth: bool) -> Cases:
+        """The cases in which a condition is true, or false."""
+        implied = self.implied(atom, truth)[0]
+        match self.conditions.get(atom) if isinstance(atom, ir.Var) else None:
+            case "same", a, _:
+                return self.cases_of(a, truth)
+            case "not", a, _:
+                return self.cases_of(a, not truth)
+            case ("and" | "or") as name, a, b:
+                first, second = self.cases_of(a, truth), self.cases_of(b, truth)
+                together = _both(first, second) if truth == (name == "and") else (*first, *second)
+                return _few(together, implied)
+            case _:
+                return (tuple(implied),)
+
+
+def _both(first: Cases, second: Cases) -> Cases:
+    """The cases in which one of each holds."""
+    return tuple((*one, *other) for one in first for other in second)
+
+
+def _few(cases: Cases, otherwise: Sequence[Guard]) -> Cases:
+    """Some cases, or in place of too many one with the guards that hold in all of them."""
+    return cases if len(cases) <= _MOST_CASES else (tuple(otherwise),)
 
 
 def _choice(cond: ir.Atom, then: ir.Atom, orelse: ir.Atom) -> Condition:

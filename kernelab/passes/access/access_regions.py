@@ -133,7 +133,8 @@ def regions(function: Function, kind: str) -> dict[int, Region]:
 
 def region_of(several: Sequence[Access]) -> Region:
     """The region of accesses to one parameter."""
-    placed = (Place(tuple(_limits(index, each) for index in each.index), each.guards) for each in several)
+    cases = ((each.index, guards) for each in several for guards in each.cases)
+    placed = (Place(tuple(_limits(index, guards) for index in indices), guards) for indices, guards in cases)
     places = tuple(dict.fromkeys(placed))
     forms = [form for place in places for form in _forms(place)]
     vague = any(_is_vague(limits.index) for place in places for limits in place.axes)
@@ -148,11 +149,11 @@ def covers(box: Box, shape: Sequence[int]) -> bool:
 # ------------------------------------------------------------------------- from the text
 
 
-def _limits(index: Form | None, access: Access) -> Limits:
+def _limits(index: Form | None, guards: Sequence[Guard]) -> Limits:
     if index is None:
         return Limits(None)
     bounds: list[tuple[Side, int, Form]] = []
-    for position, guard in enumerate(access.guards):
+    for position, guard in enumerate(guards):
         slack = guard.greater.minus(guard.lesser)
         if _is_fixed(slack):
             continue

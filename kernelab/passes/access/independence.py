@@ -412,7 +412,7 @@ def _axes_disjoint(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
 
 def _may_part(contest: Contest) -> bool:
     """Whether there is a chance that the boxes are apart at some launch."""
-    (read,), (change,) = contest.read.places, contest.change.places
+    read, change = contest.read.places[0], contest.change.places[0]  # the others have the same indices
     return any(a.index != b.index for a, b in zip(read.axes, change.axes, strict=True))
 
 

@@ -128,9 +128,14 @@ def overwrites(
     target: array, elements: array, region: Region, extents: tuple[int, ...], arguments: Sequence[Any]
 ) -> bool:
     """Whether a write to `target`, which overlaps the box of a region, changes an element of the region."""
-    facts = _facts(region, arguments)
-    boxes = () if facts is None else _boxes(region, extents, *facts)
+    boxes = boxes_of(region, extents, arguments)
     return len(boxes) < 2 or any(target.overlaps(part(elements, box)) for box in boxes)
+
+
+def boxes_of(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> tuple[Box, ...]:
+    """The boxes of the single accesses of a region in a launch of a grid; none where these are not known."""
+    facts = _facts(region, arguments)
+    return () if facts is None else _boxes(region, extents, *facts)
 
 
 def changed_part(
