@@ -20,6 +20,8 @@ _NAMES = """
 vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
+vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
+int_of unsigned_of
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -32,6 +34,8 @@ typedef unsigned vu __attribute__((vector_size({bytes})));
 typedef double vd __attribute__((vector_size({bytes})));
 typedef double vdu __attribute__((vector_size({bytes}), aligned(8), may_alias));
 typedef float vh __attribute__((vector_size({half})));
+typedef int vih __attribute__((vector_size({half})));
+typedef unsigned vuh __attribute__((vector_size({half})));
 typedef float vfu __attribute__((vector_size({bytes}), aligned(4), may_alias));
 typedef int viu __attribute__((vector_size({bytes}), aligned(4), may_alias));
 typedef unsigned vuu __attribute__((vector_size({bytes}), aligned(4), may_alias));
@@ -63,6 +67,11 @@ INLINE vd high(vf x) {
   return __builtin_ia32_cvtps2pd512_mask(__builtin_ia32_extractf32x8_mask(x, 1, vh{}, -1), vd{}, -1, 4);
 }
 INLINE vf root(vf x) { return __builtin_ia32_sqrtps512_mask(x, x, -1, 4); }
+INLINE vd rounded_down(vd x) { return __builtin_ia32_rndscalepd_mask(x, 9, x, -1, 4); }
+INLINE vi truncated(vf x) { return __builtin_ia32_cvttps2dq512_mask(x, vi{}, -1, 4); }
+INLINE vi shifted_left(vi x, vi n) { return __builtin_ia32_psllv16si_mask(x, n, x, -1); }
+INLINE vi shifted_right(vi x, vi n) { return __builtin_ia32_psrav16si_mask(x, n, x, -1); }
+INLINE vu shifted_right(vu x, vu n) { return (vu)__builtin_ia32_psrlv16si_mask((vi)x, (vi)n, (vi)x, -1); }
 #define rounded_to(x, way) __builtin_ia32_rndscaleps_mask(x, way, x, -1, 4)
 """
 
@@ -81,6 +90,11 @@ INLINE void stream(char* p, vf x) { __builtin_ia32_movntps256((float*)p, x); }
 INLINE vd low(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 0)); }
 INLINE vd high(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 1)); }
 INLINE vf root(vf x) { return __builtin_ia32_sqrtps256(x); }
+INLINE vd rounded_down(vd x) { return __builtin_ia32_roundpd256(x, 9); }
+INLINE vi truncated(vf x) { return __builtin_ia32_cvttps2dq256(x); }
+INLINE vi shifted_left(vi x, vi n) { return (vi)__builtin_ia32_psllv8si(x, n); }
+INLINE vi shifted_right(vi x, vi n) { return (vi)__builtin_ia32_psrav8si(x, n); }
+INLINE vu shifted_right(vu x, vu n) { return (vu)__builtin_ia32_psrlv8si((vi)x, (vi)n); }
 #define rounded_to(x, way) __builtin_ia32_roundps256(x, way)
 """
 
@@ -92,7 +106,31 @@ INLINE int first_on(vi mask) { return __builtin_ctz(bits(mask)); }
 INLINE int last_on(vi mask) { return 31 - __builtin_clz(bits(mask)); }
 INLINE vf magnitude(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf signed_as(vf x, vf y) { return (vf)(((vi)x & 0x7fffffff) | ((vi)y & ~0x7fffffff)); }
+INLINE vf rounded_away(vf x) {
+  const vf whole = rounded_to(x, 11);
+  return signed_as(magnitude(x - whole) >= 0.5f ? magnitude(whole) + 1.0f : whole, x);
+}
+INLINE vi int_of(vf x) { return x >= 0x1p31f ? splat(0x7fffffff) : x == x ? truncated(x) : vi{}; }
+INLINE vu unsigned_of(vf x) {
+  const vu low = (vu)truncated(x), high = (vu)truncated(x - 0x1p31f) ^ 0x80000000u;
+  return x >= 0x1p32f ? ~vu{} : x >= 0x1p31f ? high : x > 0 ? low : vu{};
+}
+INLINE vu shifted_left(vu x, vu n) { return (vu)shifted_left((vi)x, (vi)n); }
 """
+
+_DIVISION = """template <class V, class H> INLINE V quotient_of(V x, V y) {
+  union { V whole; H halves[2]; } a = {x}, b = {y}, c;
+  for (int k = 0; k < 2; ++k) {
+    const vd exact = __builtin_convertvector(a.halves[k], vd) / __builtin_convertvector(b.halves[k], vd);
+    c.halves[k] = __builtin_convertvector(rounded_down(exact), H);
+  }
+  return c.whole;
+}
+INLINE vi quotient(vi x, vi y) { return quotient_of<vi, vih>(x, y); }
+INLINE vu quotient(vu x, vu y) { return quotient_of<vu, vuh>(x, y); }
+template <class V> INLINE V remainder(V x, V y) { return x - quotient(x, y) * y; }
+"""
+"""A float64 tells the quotient of two integers of 32 bits from the next whole number."""
 
 _REDUCTIONS = """\
 template <class V> INLINE auto sum_of(V x) {{
@@ -149,7 +187,7 @@ class Lanes:
             "x": ", ".join(["x"] * self.width),
         }
         special = _AVX512 if self.width == 16 else _AVX2
-        return _TYPES.format_map(fields) + special + _COMMON + _REDUCTIONS.format_map(fields)
+        return _TYPES.format_map(fields) + special + _COMMON + _DIVISION + _REDUCTIONS.format_map(fields)
 
     def symbol(self, function: str) -> str:
         """The name of a function over vectors of float32 in libmvec, by the vector ABI of x86-64."""
@@ -164,12 +202,17 @@ class Lanes:
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str | None:
         """An application of an operation to vectors; None where it takes a loop over lanes."""
         assert op.cpp is not None
+        helper = _HELPERS.get((op.name, types[0]))
+        if helper is not None:
+            return f"{helper}({', '.join(operands)})"
         fields = {param.name: text for param, text in zip(op.params, operands, strict=True)}
         called = re.fullmatch(r"\{m\}(\w+)\{f\}\((.*)\)", op.cpp)
         if called is not None:
             return self._call(called[1], operands, types)
         if op.cpp == "(({T}){a})":
             return _converted(operands[0], types[0], type)
+        if op.cpp == "__builtin_bit_cast({T}, {x})":
+            return f"({VECTORS[type]}){operands[0]}"
         if op.cpp == "({a} != 0)" and types[0] == bool_:
             return operands[0]
         return _plain(op.cpp, fields, types, type)
@@ -192,8 +235,25 @@ _DIRECT = {
     "ceil": "rounded_to({}, 10)",
     "trunc": "rounded_to({}, 11)",
     "rint": "rounded_to({}, 8)",
+    "round": "rounded_away({})",
 }
 """Functions that the processor has an instruction for, exact to the last bit."""
+
+_ON_INTEGERS = {
+    "shl": "shifted_left",
+    "shr": "shifted_right",
+    "lshift": "shifted_left",
+    "rshift": "shifted_right",
+    "floordiv": "quotient",
+    "mod": "remainder",
+}
+
+_HELPERS = {
+    **{(name, type): helper for name, helper in _ON_INTEGERS.items() for type in (int32, uint32)},
+    ("int32", float32): "int_of",
+    ("uint32", float32): "unsigned_of",
+}
+"""The helper for an operation, by its name and the type of its first operand."""
 
 _OPERATORS = re.compile(r"[\s()+\-*/&|^<>=!~?:]*")
 
@@ -202,10 +262,9 @@ def _plain(cpp: str, fields: Mapping[str, str], types: list[Scalar], type: Scala
     """A spelling of operators alone, which C++ has for vectors too."""
     zero = f"{VECTORS[types[0]]}{{}}"
     text = re.sub(r"\(\{T\}\)(-?\d)", lambda m: f"splat(({spelling.value_type(type)}){m[1]})", cpp)
-    text = re.sub(r"(?<![\w({-])\b0\b|(?<=\()0\b", zero, text.replace("({T})", ""))
+    text = re.sub(r"(?<![\w({)-])\b0\b|(?<=\()0\b", zero, text.replace("({T})", ""))
     bare = re.sub(r"\{\w+\}|splat\([^)]*\)-?\d\)|v[fiu]\{\}", "", text)
-    divides = type != float32 and ("/" in text or "%" in text)
-    if not _OPERATORS.fullmatch(bare) or divides or "<<" in text or ">>" in text:
+    if not _OPERATORS.fullmatch(bare):
         return None
     for name, operand in fields.items():
         text = text.replace(f"{{{name}}}", operand)
