@@ -42,7 +42,7 @@ MOST_STATEMENTS = 1 << 27
 LANES = 16
 """By how much vector code is about faster than scalar code, where it computes as much as it moves."""
 
-FEWEST_OPERATIONS = 5
+FEWEST_OPERATIONS = {8: 5.0, 16: 3.0}
 """The operations for each element that lanes access one by one from which vector code is faster, measured."""
 
 FEWEST_OPERATIONS_A_SUM = 100
@@ -113,7 +113,8 @@ class VectorTier:
             return None
         try:
             lanes = fastest_lanes(self._function, widths)
-            return build(self._function, lanes, self._cache, self._compiler, FEWEST_OPERATIONS)
+            fewest = FEWEST_OPERATIONS[lanes.width]
+            return build(self._function, lanes, self._cache, self._compiler, fewest)
         except Refused:
             return None
 

@@ -365,9 +365,12 @@ def _always_run(block: ir.Block) -> Iterator[ir.Load | ir.Store | ir.Atomic]:
 ITERATIONS = 8
 """The number of times that a loop is taken to run."""
 
-SLOW = {"div": 4, "sqrt": 4}
+SLOW = {"div": 4, "sqrt": 4, "floordiv": 16, "mod": 16}
 CALL = 16
 """The operations that a mathematical function counts for."""
+
+OF_A_ROW = 0.5
+"""What an element counts for where a thread goes along a row of its own: the next one is in a cache."""
 
 
 def operations_an_element(function: ir.Function, lanes: Lanes) -> float:
@@ -414,8 +417,12 @@ class _Estimate:
                 case ir.Let(out, _, args) if self.of(out) == VARYING:
                     if out.type == bool_ and all(a in self.tests or self.of(a) != VARYING for a in args):
                         self.tests.add(out)
+                        continue
+                    weight = self.weight(stmt)
+                    if weight is None:
+                        self.elements += float(ITERATIONS**depth)
                     else:
-                        self.operations += self.weight(stmt) * ITERATIONS**depth
+                        self.operations += weight * ITERATIONS**depth
                 case ir.Load(held=None) | ir.Store() | ir.Atomic():
                     self.access(stmt, depth, in_branch)
                 case ir.If(then=then, orelse=orelse):
@@ -425,14 +432,15 @@ class _Estimate:
                     self.depth |= dict.fromkeys(ir.entering(stmt), depth + 1)
                     self.block(body, depth + 1, False)
 
-    def weight(self, stmt: ir.Let) -> int:
+    def weight(self, stmt: ir.Let) -> int | None:
+        """The operations that one counts for, None where its lanes compute it one by one."""
         types = [arg.type for arg in stmt.args if isinstance(arg.type, Scalar)]
         assert isinstance(stmt.out.type, Scalar)
         if len(types) < len(stmt.args) or not VECTORS.keys() >= {*types, stmt.out.type}:
             return 0  # the latter is refused when it is printed
         text = self.lanes.operation(stmt.op, ["x"] * len(types), types, stmt.out.type)
-        if text is None:  # a loop over lanes
-            return 0
+        if text is None:
+            return None
         return CALL if "_ZGV" in text else SLOW.get(stmt.op.name, 1)
 
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic, depth: int, in_branch: bool) -> None:
@@ -445,4 +453,5 @@ class _Estimate:
             return
         # What does not change in a loop is moved before it.
         own = depth if in_branch else max(self.depth.get(index, 0) for index in stmt.indices)
-        self.elements += float(ITERATIONS**own)
+        walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
+        self.elements += ITERATIONS**own * (OF_A_ROW if walks_rows else 1.0)
