@@ -41,6 +41,18 @@ def large(x: array[float64], y: array[float64]):
 def linear(x: array[float64], y: array[float64]):
     i = tid()
     y[i] = float64(0.3) * x[i]
+def near_zero(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = square(x[i]) if x[i] < 10.0 else x[i] * x[i]
+def sum_near_zero(x: array[float64], y: array[float64]):
+    i = tid()
+    y[0] += square(x[i]) if x[i] < 10.0 else x[i] * x[i]
+def cancelled(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = (x[i] + 1.0e8) - 1.0e8 + x[i] * x[i]
+def summed(x: array[float64], y: array[float64]):
+    i = tid()
+    y[0] += x[i] * x[i]
 def constant(x: array[float64], y: array[float64]):
     i = tid()
     y[i] = where(x[i] > 0.0, 3.0, inf)
@@ -103,3 +115,17 @@ def test_a_wrong_gradient_of_values_whose_squares_are_infinite_fails(kernels: di
 def test_roundings_of_a_linear_function_tell_no_slope(kernels: dict[str, Any], value: float) -> None:
     report = taylor(kernels["linear"], *5 * [value])
     assert report and np.isnan(report.slope)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("near_zero", 1e4), ("near_zero", 1e6), ("near_zero", 1e8), ("sum_near_zero", 1e4)]
+)
+def test_large_entries_hide_no_wrong_one(kernels: dict[str, Any], name: str, size: float) -> None:
+    report = taylor(kernels[name], 1.0, 2.0, 3.0, 4.0 * size, 5.0 * size)
+    assert not report and report.slope == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("name", ["cancelled", "summed", "roots"])
+@pytest.mark.parametrize("size", [1e4, 1e6, 1e8])
+def test_right_entries_of_very_different_sizes_pass(kernels: dict[str, Any], name: str, size: float) -> None:
+    assert taylor(kernels[name], 1.0, 2.0, 3.0, 4.0 * size, 5.0 * size)

@@ -89,6 +89,14 @@ def test_the_error_says_that_the_host_computes() -> None:
     assert "compute them with kernels" in str(error.value)
 
 
+@pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
+@pytest.mark.parametrize("name", CHAINS)
+def test_no_chain_through_the_host_passes_a_taylor_test(name: str) -> None:
+    report = kl.autograd.taylor_test(CHAINS[name], inputs=[leaf()], show_summary=False)
+    assert not report
+    assert "follows its inputs through values that the host computes" in report.fault
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_differences_of_a_chain_through_the_host_warn(name: str) -> None:
     with pytest.warns(KernelWarning, match="leave out what the host computes: output 0 follows the inputs"):
@@ -101,6 +109,7 @@ def test_differences_of_a_chain_through_the_host_warn(name: str) -> None:
 def test_what_only_looks_at_values_passes(name: str, fast: bool) -> None:
     assert kl.autograd.gradcheck(HARMLESS[name], inputs=[leaf()], fast=fast, show_summary=False)
     kl.autograd.jacobian_fd(HARMLESS[name], inputs=[leaf()])
+    assert kl.autograd.taylor_test(HARMLESS[name], inputs=[leaf()], show_summary=False)
 
 
 def test_only_the_inputs_that_the_host_takes_fail() -> None:
