@@ -53,7 +53,10 @@ _PLAIN = frozenset((float, int, bool, complex, np.float32, np.float64))
 
 
 def origins(*values: Any) -> Origins:
-    """The origins of numbers, of those in lists, tuples and dicts too, as far as they still matter."""
+    """The origins of numbers, of those in lists, tuples and dicts too, as far as they still matter.
+
+    An array of kernelab's says by `__origins__` what its numbers come from, now that the host takes them.
+    """
     sources: Origins = ()
     for value in values:
         if value.__class__ in _PLAIN:
@@ -66,6 +69,8 @@ def origins(*values: Any) -> Origins:
             sources += origins(*value)
         elif value.__class__ is dict:
             sources += origins(*value.values())
+        elif hasattr(value.__class__, "__origins__"):
+            sources += value.__origins__()
     return _that_matter(sources) if sources else sources
 
 
@@ -285,6 +290,10 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
         self.view(np.ndarray)[key] = untraced(value)
         _changed(self, origins(value))
 
+    def fill(self, value: Any) -> None:
+        """Set every element to a number."""
+        self[...] = value
+
     @property
     def flat(self) -> Any:
         """The elements one by one, which come from where the array comes from."""
@@ -373,7 +382,7 @@ def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     options = dict(kwargs)
     result = func(*untraced(args), **untraced(options))
     if func in _SHAPED_LIKE:
-        return traced(result, CONSTANT)
+        return traced(result, CONSTANT if origins(args) else ())
     if func is np.full_like:
         return follow(result, args[1:], options.get("fill_value"))
     sources = origins(args, options)

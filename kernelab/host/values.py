@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import KernelError, KernelTypeError, KernelValueError, KernelZeroDivisionError, type_name
-from kernelab.host.traced import FLAT, Traced, follow, origins, traced, untraced
+from kernelab.host.traced import TracedArray, follow, origins, traced, untraced
 from kernelab.lang import ops
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
 from kernelab.lang.types import (
@@ -53,7 +53,7 @@ def _sign(name: str) -> Any:
     return lambda self: _operate(name, self)
 
 
-class HostValue(np.ndarray[Any, Any], Traced):
+class HostValue(TracedArray):
     """A vector, matrix, quaternion or transform on the host, such as `kl.vec3(1.0, 2.0, 3.0)`.
 
     ``v.x``, ``v.xz``, ``v[0]`` and ``v[1:]`` read components, ``v.x = 1.0`` and ``v[0] = 1.0`` set them;
@@ -61,6 +61,12 @@ class HostValue(np.ndarray[Any, Any], Traced):
     """
 
     __hash__ = None  # type: ignore[assignment]
+
+    _whole: "HostValue | None" = None
+    """Of a part, such as a row: the value that changes with it."""
+
+    def __init_subclass__(cls) -> None:
+        cls._stands_for = cls
 
     @property
     def type(self) -> Vec | Mat | None:
@@ -70,14 +76,14 @@ class HostValue(np.ndarray[Any, Any], Traced):
 
     # -------------------------------------------------------------------------------------- NumPy
 
-    def copy(self, order: Any = "C") -> Any:
-        return traced(super().copy(order), self._origins)
-
     def __copy__(self) -> Any:
         return self.copy()
 
     def __deepcopy__(self, _memo: Any) -> Any:
         return self.copy()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return np.ndarray.__reduce_ex__(self, protocol)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         operator = _OPERATORS.get(ufunc)
@@ -89,18 +95,14 @@ class HostValue(np.ndarray[Any, Any], Traced):
             and not options
         ):
             return _operate(operator, *inputs)
-        result = getattr(ufunc, method)(*_plain(inputs), **_plain(options))
-        return result if ufunc in FLAT else follow(result, *inputs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return follow(func(*_plain(args), **_plain(kwargs)), args, kwargs)
+        return super().__array_ufunc__(ufunc, method, *inputs, **options)
 
     # -------------------------------------------------------------------------------------- components
 
     def __getitem__(self, key: Any) -> Any:
         item = np.asarray(self)[key]
         if isinstance(item, np.ndarray) and self.type is not None:
-            item = _part(item)
+            item = _part(item, None if item.base is None else self)
         return traced(item, self._origins)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -118,17 +120,27 @@ class HostValue(np.ndarray[Any, Any], Traced):
             raise KernelTypeError.of(message, "value", f"give a number of {type.scalar}")
         try:
             np.asarray(self)[key] = rounded(items, self.dtype)
-            self._origins = origins(self, value)
+            self._follow(value)
         except ValueError:
             message = f"components of a {type} cannot be set to numbers of shape {items.shape}"
             raise KernelValueError.of(message, "shape", "give as many as are set") from None
+
+    def _follow(self, value: Any) -> None:
+        """Note where a value comes from that was set, also in the whole that this is a part of."""
+        self._origins = origins(self, value)
+        if self._whole is not None:
+            self._whole._follow(value)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
 
     def __getattr__(self, name: str) -> Any:
         places = _places(self.type, name)
-        return self[places[0]] if len(name) == 1 else traced(_part(np.asarray(self)[places]), self._origins)
+        return (
+            self[places[0]]
+            if len(name) == 1
+            else traced(_part(np.asarray(self)[places], None), self._origins)
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(self.__class__, name):
@@ -141,7 +153,7 @@ class HostValue(np.ndarray[Any, Any], Traced):
         if len(places) == 1:
             self[places[0]] = value
         else:
-            self[places] = np.broadcast_to(np.asarray(value), (len(places),))
+            self[places] = follow(np.broadcast_to(np.asarray(untraced(value)), (len(places),)), value)
 
     # -------------------------------------------------------------------------------------- text
 
@@ -230,7 +242,9 @@ class Transformation(HostValue):
     @property
     def q(self) -> Any:
         """The rotation; a part of this value."""
-        return np.asarray(self)[3:].view(Quaternion)
+        rotation = np.asarray(self)[3:].view(Quaternion)
+        rotation._whole = self
+        return traced(rotation, self._origins)
 
     @q.setter
     def q(self, rotation: Any) -> None:
@@ -305,20 +319,13 @@ def _type(kind: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Vec | Mat 
             return None
 
 
-def _plain(values: Any) -> Any:
-    """The same arguments with arrays of NumPy in the place of values, over the same memory."""
-    if isinstance(values, HostValue):
-        return np.asarray(values)
-    if isinstance(values, dict):
-        return {name: _plain(value) for name, value in values.items()}
-    if values.__class__ in (list, tuple):
-        return values.__class__(_plain(value) for value in values)
-    return values
-
-
-def _part(part: Host) -> Host:
-    """Components of a value as a vector or matrix over the same memory."""
-    return part.view({1: Vector, 2: Matrix}[part.ndim]) if part.ndim in (1, 2) else part
+def _part(part: Host, whole: HostValue | None) -> Host:
+    """Components as a vector or matrix over the same memory, which is a part of a whole."""
+    if part.ndim not in (1, 2):
+        return part
+    value: HostValue = part.view({1: Vector, 2: Matrix}[part.ndim])
+    value._whole = whole
+    return value
 
 
 def _places(type: Vec | Mat | None, name: str) -> list[int]:
@@ -350,7 +357,7 @@ def _operate(name: str, *operands: Any) -> Any:
     others = [operand for operand, one in zip(operands, known, strict=True) if one is None]
     # NumPy adds arrays to values, and multiplies them as matrices: both mean the same there.
     if type is None or (name in ("add", "sub", "matmul") and others and all(map(_is_array, others))):
-        return _BY_NUMPY[name](*_plain(operands))
+        return follow(_BY_NUMPY[name](*untraced(operands)), *operands)
     for other in others:
         if _is_array(other):
             raise ambiguous(name, type)

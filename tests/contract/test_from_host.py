@@ -220,6 +220,12 @@ def test_in_a_loop_it_is_reported_once() -> None:
         lambda s, q: kl.array(q),
         lambda s, q: kl.array([0.1 * s.item()] * 3),
         lambda s, q: kl.full(3, 0.1 * s.item()),
+        lambda s, q: kl.array([q, 2.0 * q])[1],
+        lambda s, q: kl.array(([q[0:1]], [q[1:2]], [s])).reshape(3),
+        lambda s, q: kl.array([q[kl.array([2, 0, 1])]])[0],
+        lambda s, q: kl.zeros((2, 3)).assign([q, q])[0],
+        lambda s, q: kl.full(1, q, dtype=kl.vec3).view(float).reshape(3),
+        lambda s, q: kl.zeros(1, dtype=kl.vec3).fill_(q).view(float).reshape(3),
         lambda s, q: kl.zeros(3).fill_(0.1 * s.item()),
         lambda s, q: kl.zeros(3).assign(2.0 * q.numpy()),
         lambda s, q: kl.array((q.numpy() - q.numpy().mean()) / q.numpy().std()),
@@ -317,6 +323,52 @@ def test_numbers_in_the_arithmetic_of_arrays_are_reported(use: Use) -> None:
 )
 def test_numbers_in_vectors_are_reported(weights: Callable[[Any, Any], Any]) -> None:
     assert len(told_of(lambda x, s, q, y: kernels["mixed"][3](x, weights(s, q), y))) == 1
+
+
+def set_in(whole: Any, change: Callable[[Any], None]) -> Any:
+    """A vector, matrix or transform after a change."""
+    change(whole)
+    return whole
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda s, q: kl.vec3(q)[1],
+        lambda s, q: kl.vec2(s, 1.0).x,
+        lambda s, q: kl.transform(q, kl.quat_identity()).p[0],
+        lambda s, q: kl.float64(s),
+        lambda s, q: kl.vec3(*q).mean(),
+        lambda s, q: kl.vec3(*q).tolist()[2],
+        lambda s, q: kl.vec3(*q).reshape(3, 1)[1, 0],
+        lambda s, q: kl.vec3(*q).astype(np.float64)[1],
+        lambda s, q: kl.outer(kl.vec3(*q), kl.vec3(*q)).T[0, 1],
+        lambda s, q: kl.outer(kl.vec3(*q), kl.vec3(*q)).trace(),
+        lambda s, q: kl.transform(kl.vec3(*q), kl.quat(q[0], q[1], q[2], 1.0)).q.x,
+        lambda s, q: set_in(kl.vec3(), lambda v: setattr(v, "xy", kl.vec2(s[0], 1.0))).x,
+        lambda s, q: set_in(kl.vec3(), lambda v: v[1:].__setitem__(0, s[0])).y,
+        lambda s, q: set_in(kl.vec3(), lambda v: v.fill(s[0])).y,
+        lambda s, q: set_in(kl.vec3(), lambda v: np.add(v, s[0], out=v)).y,
+        lambda s, q: set_in(kl.mat33(), lambda m: m[0].__setitem__(1, s[0]))[0, 1],
+        lambda s, q: set_in(kl.transform(), lambda t: setattr(t.p, "x", s[0])).p.x,
+        lambda s, q: set_in(kl.transform(), lambda t: setattr(t.q, "x", s[0])).q.x,
+    ],
+)
+def test_components_of_vectors_matrices_and_transforms_are_reported(
+    number: Callable[[Any, Any], Any],
+) -> None:
+    (text,) = told_of(by_number(number))
+    assert "no gradient flows from" in text and "the host took" in text
+
+
+def test_vectors_of_other_numbers_beside_them_are_silent() -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        taken, m = kl.vec3(*q), kl.mat33(1.0)
+        row, copy = m[0], m[1].copy()
+        copy[0] = taken[0]
+        kernels["scaled"][3](x, row[0] + m.T[1, 1] + np.zeros_like(taken)[0], y)
+
+    assert told_of(use) == []
 
 
 def test_components_and_vectors_of_a_leaf_are_reported() -> None:

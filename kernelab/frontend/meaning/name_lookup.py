@@ -39,7 +39,7 @@ from kernelab.guidance.hint_tables import NAMES, OF_MODULES
 from kernelab.guidance.missing_names import PUBLIC_NAMES
 from kernelab.host.making import BARE, CONSTANTS
 from kernelab.host.traced import untraced
-from kernelab.host.values import type_of
+from kernelab.host.values import HostValue, type_of
 from kernelab.lang import ops
 from kernelab.lang.ir import Const
 from kernelab.lang.structs import Struct
@@ -348,7 +348,7 @@ def _meaning_of(name: str, value: Any) -> Meaning | None:
         return FunctionRef(own(function))
     if getattr(value, "__kernelab_kernel__", None) is not None:
         return KernelRef(name)
-    value = untraced(value)
+    value = value if isinstance(value, HostValue) else untraced(value)
     match value:
         case bool() | int() | float() if type(value) in (bool, int, float):
             return Weak(value)

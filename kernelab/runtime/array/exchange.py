@@ -16,7 +16,7 @@ from kernelab.backend.common.reach import bounds, folds
 from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner, TorchStream
 from kernelab.errors import KernelTypeError, LaunchError
 from kernelab.guidance.bad_calls import explains_bad_calls
-from kernelab.host.traced import traced
+from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     Mat,
@@ -284,6 +284,9 @@ class Exchange(Gradients):
         if dtype is not None and dtype != values.dtype:
             return values.astype(dtype)
         return values.copy() if copy else values
+
+    def __origins__(self) -> Origins:
+        return look_at(self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
         """Apply a ufunc of NumPy to the elements: ``np.sin(x)`` is NumPy's array.

@@ -12,7 +12,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.errors import KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.hooks import Displayed
-from kernelab.host.traced import traced
+from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
 from kernelab.runtime.array.array import Gathered, array, duplicate, require_array
@@ -214,6 +214,9 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def __origins__(self) -> Origins:
+        return look_at(self.data)
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
