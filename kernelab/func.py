@@ -141,7 +141,7 @@ def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
     @_made(custom_vjp, func, back, check=check)
     def call(*args: Any) -> Any:
         host_call = HostCall.of(func, back, args, compared)
-        results = run_host_call(host_call, [args[n] for n in host_call.places])
+        results = run_host_call(host_call, [host_call.args[n] for n in host_call.places])
         return tuple(results) if host_call.is_several else results[0]
 
     return call

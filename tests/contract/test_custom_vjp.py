@@ -377,6 +377,70 @@ def test_structs_and_other_results_are_refused() -> None:
         kl.func.custom_vjp(lambda x: "x", lambda x, y_bar: None)(kl.zeros(1))
 
 
+@pytest.mark.parametrize(
+    "argument",
+    [
+        lambda x: x[0],
+        lambda x: 2.0 * x[1],
+        lambda x: x.numpy(),
+        lambda x: x.list(),
+        lambda x: kl.vec2(x[0], 1.0),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_argument_that_the_host_took_out_of_an_array_is_reported(
+    argument: Callable[[Any], Any], others: int
+) -> None:
+    weighted = kl.func.custom_vjp(
+        lambda *a: np.sum(a[0]) * np.ones(2), lambda *a: [np.zeros(2)] * others, check=False
+    )
+
+    def total(x: Any) -> Any:
+        squares = x * x
+        return (weighted(argument(squares), *[x] * others).astype(x.dtype) + squares).sum()
+
+    x = kl.array([2.0, 3.0], requires_grad=True)
+    told = r"no gradient flows from the function <lambda> back to .*: the host took a number there"
+    with pytest.warns(kl.KernelWarning, match=told):
+        kl.func.grad(total)(x)
+    with kl.Tape() as tape:
+        y = total(x)
+    with pytest.warns(kl.KernelWarning, match=told):
+        tape.backward(y)
+
+
+def test_an_argument_that_does_not_depend_on_what_is_differentiated_is_silent() -> None:
+    scaled = kl.func.custom_vjp(lambda x, n: x.numpy() * n, lambda x, n, y_bar: y_bar.numpy() * n)
+
+    def total(x: Any) -> Any:
+        assert x[0] > 0.0
+        return (scaled(x, 3) + scaled(x, int(x[1])) + scaled(x, kl.ones(1).numpy())).sum()
+
+    x = kl.array([2.0, 3.0], requires_grad=True)
+    agree(kl.func.grad(total)(x), [7.0, 7.0])
+    with kl.Tape() as tape:
+        y = total(x)
+    tape.backward(y)
+    agree(x.grad, [7.0, 7.0])
+
+
+def test_picked_elements_are_an_argument_like_any_array() -> None:
+    squares = kl.func.custom_vjp(lambda p: p.numpy() ** 2, lambda p, y_bar: 2.0 * p * y_bar)
+    places = kl.array([2, 0, 2], dtype=int)
+
+    def total(x: Any) -> Any:
+        return squares(x[places]).sum()
+
+    x = kl.array([2.0, 3.0, 5.0], requires_grad=True)
+    agree(kl.func.grad(total)(x), [4.0, 0.0, 20.0])
+    agree(kl.func.jvp(total, (x,), (kl.ones(3),))[1], [24.0])
+    agree(kl.func.hessian(total)(x), np.diag([2.0, 0.0, 4.0]))
+    with kl.Tape() as tape:
+        y = total(x)
+    tape.backward(y)
+    agree(x.grad, [4.0, 0.0, 20.0])
+
+
 def cubed_host(x: Any) -> Host:
     x *= 2.0  # the rule knows nothing of it
     return np.asarray(x.numpy() ** 3)

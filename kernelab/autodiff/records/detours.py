@@ -112,9 +112,10 @@ class _Sources:
         """The read by the host that yielded a number which a launch was given and is differentiable in."""
         record = self.steps[number.record].record
         source = next((source for source in number.host_reads if source in self.that_matter), None)
-        if source is None or not isinstance(record, LaunchRecord):
-            return None
-        return source if number.position is None or record.would_reach_number(number.position) else None
+        if source is None or number.position is None:
+            return source
+        is_reached = isinstance(record, LaunchRecord) and record.would_reach_number(number.position)
+        return source if is_reached else None
 
     def of_array(self, memory: Allocation, values: HostValues) -> HostRead | None:
         """The read by the host that yielded the values it wrote to some memory, or preceded the write."""

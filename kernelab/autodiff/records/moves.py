@@ -238,7 +238,8 @@ class HostCallRecord(Flowing):
 
     @property
     def title(self) -> str:
-        return f"the function {getattr(self.call.func, '__name__', 'custom_vjp')}"
+        title: str = self.call.title
+        return title
 
     @property
     def may_begin(self) -> bool:

@@ -62,7 +62,10 @@ ADJOINT, OVERWRITTEN = "adjoint", "overwritten"
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """A number with origins that a record, counted from 0, was given for a parameter; or captured: None."""
+    """A number with origins that a record, counted from 0, was given for a parameter.
+
+    The position is None where it was captured, or given to a Python function.
+    """
 
     record: int
     position: int | None

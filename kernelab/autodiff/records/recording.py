@@ -299,9 +299,13 @@ class Recording(Witness, Recorder):
         One whose arguments may have been computed from such is recorded, too: a chain may end there.
         """
         active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
+        taken = call.taken if self.provenance.has_host_reads else ()
+        self.provenance.passed_on(len(self.records), (), taken)
         if not active:
-            memories = [elements.allocation for elements in arguments]
-            if not call.in_place and any(one.version or one in self.provenance.arrays for one in memories):
+            known = any(
+                one.allocation.version or one.allocation in self.provenance.arrays for one in arguments
+            )
+            if taken or (known and not call.in_place):
                 self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller()))
             return
         for elements in arguments:

@@ -12,8 +12,10 @@ from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.autodiff.records.moves import published
 from kernelab.data_classes import dataclass
 from kernelab.errors import GradientError, KernelTypeError, a_thing, counted, name_of
+from kernelab.host.traced import Origins, origins
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.recorder import IN_RULE, RECORDER, refusal, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
@@ -45,13 +47,27 @@ class HostCall:
 
     @staticmethod
     def of(func: Function, back: Function, args: tuple[Any, ...], compared: set[int] | None) -> "HostCall":
-        """The call of a user's function; raises KernelTypeError for structs."""
+        """The call of a user's function, which gets picked elements as an array; refuses structs.
+
+        Raises KernelTypeError for these.
+        """
+        args = tuple(arg.contiguous() if is_picked(arg) else arg for arg in args)
         for n, arg in enumerate(args):
             if isinstance(arg, structarray) or hasattr(arg, "__kernelab_struct__"):
                 message = f"argument {n} of {name_of(func)} is {a_thing(arg)}, and custom_vjp takes arrays"
                 raise refusal(KernelTypeError, message, "custom", "pass the arrays of its fields")
         floats = (n for n, arg in enumerate(args) if isinstance(arg, array) and is_differentiable(arg.dtype))
         return HostCall(func, back, args, tuple(floats), compared=compared)
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"the function {name_of(self.func)}"
+
+    @property
+    def taken(self) -> Origins:
+        """The origins of the numbers among its arguments, which have no derivatives."""
+        return origins(*[arg for arg in self.args if not isinstance(arg, array)])
 
     def run(self, arrays: Sequence[array]) -> list[array]:
         """The results as new arrays; the function gets copies, which it may change."""

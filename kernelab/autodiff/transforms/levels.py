@@ -106,6 +106,8 @@ class Level(Witness, Recorder):
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
         self._draw_on(arguments)
+        if self._provenance is not None:
+            _warn_of_numbers(self._provenance, call.title, call.taken)
         if not any(self.carries(elements.allocation) for elements in arguments):
             return self.parent.call_host(call, arguments)
         if call.back is None:
@@ -399,8 +401,13 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
         sources = host.sources(argument)
         if sources and would_reach(call, (i,), plan.floats):
             host.tell(number_from_host(title, place, sources[0], in_transform=True))
-    for source in host.known(plan.origins)[:1]:
-        host.tell(number_from_host(title, place, source, in_transform=True))
+    _warn_of_numbers(host, title, plan.origins)
+
+
+def _warn_of_numbers(host: Provenance, title: str, taken: Origins) -> None:
+    """Warn of the first of the numbers that something captures or is given, with these origins."""
+    for source in host.known(taken)[:1]:
+        host.tell(number_from_host(title, caller(), source, in_transform=True))
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:
