@@ -23,6 +23,17 @@ def divided(x: array[float], y: array[float]):
     y[i] = x[i] * float(4 // (2 - i))
 """
 )
+OTHERS = kl.compile(
+    """
+def cube(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i] * x[i]
+def cube_of_some(x: array[float], y: array[float]):
+    i = tid()
+    if x[i] < 2.5:
+        y[i] = x[i] * x[i] * x[i]
+"""
+)
 
 
 def tried(kernel: str) -> Callable[[Any], Any]:
@@ -103,6 +114,116 @@ def test_so_is_all_that_a_checkpoint_that_failed_wrote(catches: bool) -> None:
             loss = (target + x).sum()
         with pytest.warns(kl.KernelWarning, match="it does not require gradients"):
             tape.backward(loss)
+
+
+def falling_back(kernel: str, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """A function that tries a launch, and replaces what that wrote."""
+
+    def function(x: Any) -> Any:
+        y = x * 2.0
+        with contextlib.suppress(kl.KernelError):
+            kl.launch(KERNELS[kernel], 3, [x], [y])
+        y = replace(x, y)
+        return y * 1.0 + x
+
+    return function
+
+
+def cubed(x: Any, y: Any) -> Any:
+    kl.launch(OTHERS["cube"], 3, [x], [y])
+    return y
+
+
+def filled(x: Any, y: Any) -> Any:
+    y.fill_(2.0)
+    return y * x
+
+
+def copied(x: Any, y: Any) -> Any:
+    kl.copy(y, x * x)
+    return y
+
+
+FALLBACKS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
+    "a new array": (lambda x, y: cubed(x, kl.zeros_like(x)), lambda x: 3 * x * x + 1),
+    "the same array": (cubed, lambda x: 3 * x * x + 1),
+    "a fill": (filled, lambda x: 0 * x + 3),
+    "a copy": (copied, lambda x: 2 * x + 1),
+}
+ALONG_ONE = {name: run for name, run in TRANSFORMS.items() if not name.startswith("vmap")}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("fallback", FALLBACKS)
+def test_a_function_that_replaces_what_a_launch_that_failed_wrote_has_the_derivative_of_the_rest(
+    kernel: str, fallback: str
+) -> None:
+    replace, slope = FALLBACKS[fallback]
+    x, function = kl.array([1.0, 2.0, 3.0]), falling_back(kernel, replace)
+    expected = slope(x.numpy())
+    assert kl.func.grad(total(function))(x).list() == expected.tolist()
+    assert kl.func.jvp(function, (x,), (kl.ones(3),))[1].list() == expected.tolist()
+    assert kl.func.jacrev(function)(x).numpy().diagonal().tolist() == expected.tolist()
+    if kernel != "beyond":  # it reads what it writes, of which lanes of tangents have copies
+        assert kl.func.jacfwd(function)(x).numpy().diagonal().tolist() == expected.tolist()
+    assert kl.func.grad(lambda x: kl.checkpoint(function, x).sum())(x).list() == expected.tolist()
+    x.requires_grad = True
+    with kl.Tape() as tape:
+        loss = function(x).sum()
+    tape.backward(loss)
+    assert x.grad.list() == expected.tolist()
+
+
+KEPT: dict[str, Callable[[Any, Any], Any]] = {
+    "a part of it": lambda x, y: kl.launch(OTHERS["cube"], 2, [x], [y]) or y,
+    "under a condition": lambda x, y: kl.launch(OTHERS["cube_of_some"], 3, [x], [y]) or y,
+    "a slice": lambda x, y: (y[1:].fill_(2.0), y)[1],
+    "as an input": lambda x, y: cubed(y, kl.zeros_like(x)),
+    "read before": lambda x, y: y * 1.0 + cubed(x, y),
+    "looked at": lambda x, y: x * float(y.numpy()[0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:no gradient flows:kernelab.errors.KernelWarning")
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("transform", ALONG_ONE)
+def test_what_is_left_of_it_has_no_derivative(kept: str, transform: str) -> None:
+    with pytest.raises(kl.GradientError, match="this launch of `asserted` failed, and the function went on"):
+        TRANSFORMS[transform](falling_back("asserted", KEPT[kept]), kl.array([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("transform", ["grad", "vjp", "jvp"])
+def test_a_function_that_returns_it_has_no_derivative(transform: str) -> None:
+    def function(x: Any) -> Any:
+        y = kl.zeros(1)
+        with contextlib.suppress(kl.KernelError):
+            kl.launch(KERNELS["asserted"], 3, [x], [y])
+        return y
+
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    with pytest.raises(kl.GradientError, match="failed, and the function went on"):
+        kl.func.grad(function)(x) if transform == "grad" else TRANSFORMS[transform](function, x)
+    with pytest.raises(kl.GradientError, match="failed, and the function went on"):
+        kl.autograd.gradcheck(function, inputs=[x], show_summary=False)
+
+
+def test_a_launch_that_may_have_failed_in_some_lanes_only_is_refused() -> None:
+    with pytest.raises(kl.GradientError, match="failed, and the function went on"):
+        TRANSFORMS["vmap"](falling_back("asserted", cubed), kl.array([1.0, 2.0, 3.0]))
+    x = kl.array([1.0, 2.0, 3.0])
+    scaled = kl.func.vmap(lambda s: falling_back("asserted", cubed)(x) * s)  # it fails in all of them
+    assert scaled(kl.array([1.0, 2.0])).numpy().tolist() == [[2.0, 10.0, 30.0], [4.0, 20.0, 60.0]]
+
+
+def test_an_inner_function_that_reads_what_failed_around_it_has_no_derivative() -> None:
+    def function(x: Any) -> Any:
+        y = kl.zeros(3)
+        with contextlib.suppress(kl.KernelError):
+            kl.launch(KERNELS["asserted"], 3, [x], [y])
+        return kl.func.grad(lambda z: (z * y).sum())(x).sum()
+
+    with pytest.raises(kl.GradientError, match="failed, and the function went on"):
+        kl.func.grad(function)(kl.array([1.0, 2.0, 3.0]))
 
 
 def test_a_launch_that_is_refused_before_it_runs_may_be_tried() -> None:

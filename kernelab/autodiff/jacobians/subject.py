@@ -109,10 +109,12 @@ class Subject:
             named = {} if self.kernel is not None else kept
             with level.active(), level.unchanged(self.name, named, "`{}`".format, hint):
                 returned = self.call(arguments)
-            if self.outputs is None:
-                return self._differentiable(arrays_of(returned, self.call))
-            outputs = [copier.copy(target.elements) for target in self.outputs]
-            if self.kernel is None:
+                if self.outputs is None:
+                    outputs = self._differentiable(arrays_of(returned, self.call))
+                else:
+                    outputs = [copier.copy(target.elements) for target in self.outputs]
+                level.draw_on(outputs)
+            if self.outputs is not None and self.kernel is None:
                 self._require_filled(outputs)
             return outputs
 

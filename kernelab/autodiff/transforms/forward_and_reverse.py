@@ -397,8 +397,8 @@ class Forward(Explaining):
         dots = [self._tangent(arguments[i]) for i in active]
         given = enumerate(arguments)
         moved = tuple(argument if i in active or _is_integer(argument) else None for i, argument in given)
-        self._ran(Moved(program, moved, groups, caller()))
         self.parent.run(program.tangent(active, groups), grid, [*arguments, *dots])
+        self._ran(Moved(program, moved, groups, caller()))
 
     def forget(self, memory: Allocation) -> None:
         self.unfollow(memory)

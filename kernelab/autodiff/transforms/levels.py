@@ -47,7 +47,13 @@ from kernelab.runtime.context.recorder import (
 )
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.arguments import Reference, array_of, require_arguments_readable, row_of_one
+from kernelab.runtime.kernel.arguments import (
+    Reference,
+    array_of,
+    arrays_in,
+    require_arguments_readable,
+    row_of_one,
+)
 from kernelab.runtime.kernel.program import Positions, Program
 from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import grid_of
@@ -70,16 +76,21 @@ class Level(Witness, Recorder):
         self._drawn_on: set[Allocation] = set()  # those of them that something was computed from
         self._unchanged: dict[Allocation, Place | None] = {}  # what is not to change, and where it first did
         self._thread = self._rule = 0
+        is_outermost = parent.parent is parent
+        # By launches that failed, and not replaced since; nested levels share it.
+        self._half_written: dict[Allocation, Diagnostic] = {} if is_outermost else parent._half_written
         self._failure: Diagnostic | None = None
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program; raises GradientError where an argument has changed unseen."""
         self.look_at_arguments(arguments)
-        self._run(program, grid, arguments)
-        for i in program.changed:
-            argument = arguments[i]
-            if isinstance(argument, array):
-                self.note(argument.allocation)
+        try:
+            self._run(program, grid, arguments)
+        finally:
+            for i in program.changed:
+                argument = arguments[i]
+                if isinstance(argument, array):
+                    self.note(argument.allocation)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         raise NotImplementedError
@@ -105,7 +116,7 @@ class Level(Witness, Recorder):
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
-        self._draw_on(arguments)
+        self.draw_on(arguments)
         if self._provenance is not None:
             _warn_of_numbers(self._provenance, call.title, call.taken)
         if not any(self.carries(elements.allocation) for elements in arguments):
@@ -238,7 +249,7 @@ class Level(Witness, Recorder):
             ENTERED.remove(self)
             RECORDER.reset(token)
             self._tell()
-        if self._failure is not None:  # the function has caught the error
+        if self._failure is not None:  # the function has caught the error, and used what was half written
             raise GradientError(self._failure)
         for memory in self._written:
             self.look(memory)
@@ -251,13 +262,34 @@ class Level(Witness, Recorder):
             if memory in self._drawn_on or self._host.is_made_by_host(memory):
                 self._host.tell(cut)
 
-    def _draw_on(self, sources: Sequence[Argument]) -> None:
-        """Note that something is computed from arrays."""
-        for source in sources if self._untold else ():
-            if isinstance(source, array) and self._host.is_made_by_host(source.allocation):
-                self._drawn_on.add(source.allocation)
+    def draw_on(self, sources: Sequence[Argument]) -> None:
+        """Note that something is computed from arrays, or returned."""
+        for source in sources if self._untold or self._half_written else ():
+            if isinstance(source, array):
+                self._failure = self._failure or self._half_written.get(source.allocation)
+                if self._untold and self._host.is_made_by_host(source.allocation):
+                    self._drawn_on.add(source.allocation)
         if self.parent is not self:
-            self.parent._draw_on(sources)
+            self.parent.draw_on(sources)
+
+    @property
+    def has_half_written(self) -> bool:
+        """Whether there may be memory that a launch which failed has written in part."""
+        return bool(self._half_written)
+
+    def _replaced(self, elements: array) -> None:
+        if elements.is_whole:
+            self._half_written.pop(elements.allocation, None)
+
+    def _has_failed(self, call: Call) -> None:
+        """Note that a launch has failed after a part of its threads had run.
+
+        The function may go on without what it wrote, unless the launch may not have failed in other lanes.
+        """
+        failure = _failure_of(call.kernel.name)
+        if any(self.unreadable(elements) is not None for elements in arrays_in(call.arguments)):
+            self._failure = failure
+        self._half_written.update((target.allocation, failure) for target in call.targets)
 
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
@@ -265,13 +297,16 @@ class Level(Witness, Recorder):
             self._provenance.look_at_arguments(call)
             _warn_of_arguments(self._provenance, call)
         arguments = list(map(_argument, call.arguments, call.parts[1:]))
-        self._draw_on(arguments)
+        for i in plan.written if self._half_written else ():
+            if call.overwrites_all(i):
+                self._replaced(call.arguments[i])
+        self.draw_on(arguments)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
         try:
             self.run(call.kernel.program.reading(references), call.grid.extents, arguments)
         except KernelError as error:
             if error.failed is not None:  # a part of the threads, of all lanes, has run
-                self._failure = _failure_of(call.kernel.name)
+                self._has_failed(call)
             raise
         for target in call.targets:
             self._show_borrowed(target)
@@ -296,16 +331,18 @@ class Level(Witness, Recorder):
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
-        self._draw_on([src])
+        self.draw_on(leaves_of(src))
         if self._provenance is not None:
             self._provenance.copied(dest, src)
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
+            self._replaced(target)
             self.move(target, source)
             self._show_borrowed(target)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._has_changed(dest)
         for target in leaves_of(dest):
+            self._replaced(target)
             self.move(target, plain_copy(target))
         self._warn_of_host_data(dest, data, how)
 
@@ -320,7 +357,7 @@ class Level(Witness, Recorder):
         self.parent.tabulate(target, sources, compute)
 
     def looked_at(self, elements: array) -> Origins:
-        self._draw_on([elements])
+        self.draw_on([elements])
         reason = self.unreadable(elements)
         if reason is not None:
             raise GradientError(reason)
@@ -501,7 +538,7 @@ BASE = Base()
 
 def _failure_of(kernel: str) -> Diagnostic:
     message = f"this launch of `{kernel}` failed, and the function went on: what it wrote has no derivative"
-    hint = "test before the launch, or let the error end the function"
+    hint = "replace all that it wrote, test before the launch, or let the error end the function"
     return Diagnostic(message, caller().span, "failed", hint=hint)
 
 

@@ -108,13 +108,15 @@ def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
     hint = "write to a new array: y = kl.zeros_like(x), or y = kl.clone(x)"
     __tracebackhide__ = True  # IPython shows the frames of the user
     with current().unchanged(name_of(func), arrays, partial(argument_name, func), hint):
-        result = func(*args)
-    if not has_aux:
-        return result, None
-    if not isinstance(result, tuple) or len(result) != 2:
-        message = f"has_aux=True: {name_of(func)} has to return a pair (output, aux)"
-        raise refusal(GradientError, message, "aux")
-    return result
+        result, aux = func(*args), None
+    if has_aux:
+        if not isinstance(result, tuple) or len(result) != 2:
+            message = f"has_aux=True: {name_of(func)} has to return a pair (output, aux)"
+            raise refusal(GradientError, message, "aux")
+        result, aux = result
+    if current().has_half_written:
+        current().draw_on(leaves(result, func))
+    return result, aux
 
 
 # ------------------------------------------------------------------------------------------ the two modes
