@@ -100,6 +100,67 @@ def test_an_intermediate_without_gradients_is_reported_with_both_launches() -> N
     assert "requires_grad=True" in text
 
 
+def over_itself(change: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """A result that has taken values of x, and changes by them in another part."""
+
+    def computed(x: Any) -> Any:
+        y = kl.ones(6, dtype=float)
+        y[0:3] = x
+        change(y)
+        return y
+
+    return computed
+
+
+def squared(x: Any, copied: Callable[[Any], Any]) -> Any:
+    """The square of x in an array without gradients, copied, times x."""
+    y = kl.zeros(3, dtype=float)
+    square[3](x, y)
+    return copied(y) * x
+
+
+@pytest.mark.parametrize(
+    "computed",
+    [
+        over_itself(lambda y: y[3:6].__iadd__(y[0:3])),
+        over_itself(lambda y: y[3:6].__imul__(y[0:3])),
+        over_itself(lambda y: y[1:4].__imul__(y[0:3])),
+        over_itself(lambda y: y.reshape(2, 3)[1].__isub__(y[0:3])),
+        over_itself(lambda y: kl.map(lambda v: v * v, y[0:3], out=y[2:5])),
+        over_itself(lambda y: kl.utils.array_scan(y[0:3], y[1:4])),
+        over_itself(lambda y: y.__setitem__(kl.array([3, 1, 5]), y[0:3])),
+        lambda x: squared(x, kl.clone),
+        lambda x: squared(x, lambda y: y.copy()),
+        lambda x: squared(x, lambda y: kl.clone(y[::-1])),
+    ],
+)
+def test_a_copy_or_another_part_of_one_is_reported(computed: Callable[[Any], Any]) -> None:
+    x = leaf()
+    with kl.Tape() as tape:
+        y = computed(x)
+    text = told(lambda: tape.backward(grads={y: kl.ones_like(y)}))
+    assert "no gradient flows through an array, read by" in text
+
+
+def test_a_clone_that_was_asked_for_without_gradients_is_silent() -> None:
+    x = leaf()
+    with kl.Tape() as tape:
+        y = squared(x, lambda y: kl.clone(y, requires_grad=False))
+    assert told(lambda: tape.backward(grads={y: kl.ones_like(y)})) == ""
+    assert x.grad.list() == [1.0, 4.0, 9.0]
+
+
+def test_one_that_launches_change_in_place_as_a_whole_passes_its_gradient_on() -> None:
+    x = leaf()
+    with kl.Tape() as tape:
+        y = kl.zeros(3, dtype=float)
+        y[:] = x
+        y *= y
+        square[3](y, y)
+    assert told(lambda: tape.backward(grads={y: kl.ones_like(y)})) == ""
+    assert x.grad.list() == [4.0, 32.0, 108.0]
+
+
 # ------------------------------------------------------------------------------------------ switched off
 
 

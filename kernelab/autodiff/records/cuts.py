@@ -22,7 +22,7 @@ from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.errors import Diagnostic, Related, TapeError
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import scalar_of
-from kernelab.runtime.array.array import array, numbers_of
+from kernelab.runtime.array.array import DETACHED, array, numbers_of
 from kernelab.runtime.array.array_attributes import Origin, origin_of
 from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory
 from kernelab.runtime.host.struct_instances import Instance, traced_in
@@ -46,8 +46,8 @@ def passive_cuts(
     for i, step in enumerate(steps):
         carried, reader = _carry(step, carrying), step.record
         if in_place and isinstance(reader, LaunchRecord):
-            passed = {source.allocation for source in step.reached}.intersection(in_place)
-            carried = [one for one in carried if one[0].allocation not in passed]
+            passed = {id(source) for source in step.reached if source.allocation in in_place}
+            carried = [one for one in carried if id(one[0]) not in passed]
         cuts = [_passive(*one, reader) for one in carried if i in live and reader.would_reach(one[0])]
         if cuts:
             by_record[i] = cuts
@@ -137,8 +137,8 @@ def carriers_in_place(steps: Sequence[Step]) -> Collection[Allocation]:
 
 
 def ends_chain(record: Record) -> bool:
-    """Whether a record is a clone without gradients, which is how one says that a chain is to end."""
-    return isinstance(record, CopyRecord) and record.how == "clone" and not record.dest.requires_grad
+    """Whether a record is a clone that was asked to have no gradients, to say that a chain is to end."""
+    return isinstance(record, CopyRecord) and record.how == DETACHED and not record.dest.requires_grad
 
 
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:

@@ -449,6 +449,10 @@ def numbers_of(memory: Allocation, scalar: Scalar) -> array:
     return array.over(memory, 0, (memory.nbytes // size,), (size,), scalar)
 
 
+DETACHED = "clone without gradients"
+"""How the copy came about that a user makes to end a chain of gradients."""
+
+
 def duplicate(
     src: array, requires_grad: bool, how: str, place: Device | None = None, pinned: bool = False
 ) -> array:

@@ -13,8 +13,8 @@ from kernelab.guidance.bad_calls import explains_bad_calls, show_signature
 from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of
+from kernelab.runtime.array.array import DETACHED, duplicate, require_array, struct_named
 from kernelab.runtime.array.array import array as array
-from kernelab.runtime.array.array import duplicate, require_array, struct_named
 from kernelab.runtime.array.array_attributes import Ranked
 from kernelab.runtime.array.exchange import from_capsule
 from kernelab.runtime.array.layout import is_picked
@@ -330,7 +330,8 @@ def clone(
         src = src.contiguous()
     require_array(src, "clone takes")
     wanted = src.requires_grad if requires_grad is None else requires_grad
-    return duplicate(src, wanted, "clone", place, options.get("pinned", False))
+    how = DETACHED if requires_grad is False else "clone"
+    return duplicate(src, wanted, how, place, options.get("pinned", False))
 
 
 @explains_bad_calls(src="write kl.copy(dest, src), or x.copy() for a new array")
