@@ -15,6 +15,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib import import_module
@@ -180,7 +181,21 @@ def map(f: Function, xs: Iterable[Any]) -> list[Any]:
     KernelTypeError for a function that cannot travel, with what keeps it here.
     """
     require_travel(f)
-    return _gathered(f, [*xs])
+    return _gathered(f, _drawn(f, xs))
+
+
+def _drawn(f: Function, arguments: Iterable[Any]) -> list[Any]:
+    """The arguments in a list; those of a generator as copies: it may fill one array again and again."""
+    if not isinstance(arguments, Iterator):
+        return [*arguments]
+    drawn: list[Any] = []
+    for one in arguments:
+        try:
+            drawn.append(deepcopy(one))
+        except TypeError:
+            _refuse_arguments(f, [[one]])
+            raise
+    return drawn
 
 
 def _gathered(f: Function, *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
@@ -274,7 +289,7 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
     """
     several = isinstance(params, tuple | list)
     inputs = tuple(params) if several else (params,)
-    parts = [*chunks]
+    parts = _drawn(loss, chunks)
     if not parts:
         raise KernelValueError.of("there are no chunks to sum over", "chunks")
     require_travel(loss)

@@ -112,6 +112,24 @@ def test_results_come_in_order_with_gradients(workers: Client) -> None:
         assert gradient.list() == here[1].list()
 
 
+def test_a_generator_may_fill_one_array_for_each_task(workers: Client) -> None:
+    def filled() -> Iterator[Any]:
+        chunk = kl.zeros(3)
+        for value in (1.0, 2.0, 4.0):
+            chunk.fill_(value)
+            yield chunk[:2]
+
+    assert [y.list() for y in kl.distributed.map(lambda x: 2.0 * x, filled())] == [
+        [2.0] * 2,
+        [4.0] * 2,
+        [8.0] * 2,
+    ]
+    found, slope = kl.distributed.sum_gradients(lambda x, chunk: (x * chunk).sum(), kl.ones(2), filled())
+    assert found == 14.0 and slope.list() == [7.0, 7.0]
+    with pytest.raises(kl.KernelTypeError, match="a lock cannot travel to another process"):
+        kl.distributed.map(wave, (threading.Lock() for _ in range(2)))
+
+
 def test_an_error_on_a_worker_has_the_line_and_caret_of_the_cell(workers: Client) -> None:
     with pytest.raises(
         kl.KernelError, match=r"Cell In\[3\], line 12\n   12 \|     y\[tid\(\)\] = x\[tid\(\) \+ 1\]\n +\^"
