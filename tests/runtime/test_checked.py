@@ -198,6 +198,48 @@ def test_an_early_read_ends_at_the_store_also_of_a_view_of_the_same_memory(kerne
         kernels["shifted"][1](x[0:2], x[0:2])
 
 
+def from_gradients(f: Any, x: kl.array, seed: kl.array) -> None:
+    with kl.Tape() as tape:
+        y = f(x)
+        y.grad = seed
+    tape.backward()
+
+
+def by_a_rule(f: Any, x: kl.array, seed: kl.array) -> None:
+    rule = kl.func.custom_vjp(lambda x: x.numpy() * 1.0, lambda x, y, bar: seed)
+    with kl.Tape() as tape:
+        y = rule(x)
+    tape.backward(grads={y: kl.ones(2)})
+
+
+def on_a_tape(f: Any, x: kl.array, seed: kl.array) -> None:
+    with kl.Tape() as tape:
+        y = f(x)
+    tape.backward(grads={y: seed})
+
+
+SEEDED = {
+    "tape": (on_a_tape, "the cotangent of `y`"),
+    "a gradient": (from_gradients, "the gradient of `y`"),
+    "a rule": (by_a_rule, "adjoint 0 that"),
+    "vjp": (lambda f, x, seed: kl.func.vjp(f, x)[1](seed), "cotangent 0"),
+    "jvp": (lambda f, x, seed: kl.func.jvp(f, (x,), (seed,)), r"tangents\[0\]"),
+    "hvp": (lambda f, x, seed: kl.func.hvp(lambda x: f(x).sum(), (x,), (seed,)), r"tangents\[0\]"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
+@pytest.mark.parametrize("way", SEEDED)
+def test_a_tangent_or_a_cotangent_has_to_be_written(way: str) -> None:
+    run, called = SEEDED[way]
+    x, seed = kl.array([1.0, 2.0], dtype=float, requires_grad=True), kl.empty(2)
+    seed[:1].fill_(1.0)
+    with pytest.raises(kl.KernelValueError, match=f"nobody has written all elements of {called}"):
+        run(lambda x: x * x, x, seed)
+    seed[1:].fill_(1.0)
+    run(lambda x: x * x, x, seed)
+
+
 def test_copies_are_as_unwritten_as_what_they_copy(kernels: dict[str, Any]) -> None:
     x, y = kl.empty(3), kl.zeros(3)
     x[0:1].fill_(1.0)

@@ -144,6 +144,8 @@ def seeds_of(
         for named, seed in grads.items():
             pairs = [(named, seed)] if named.__class__ is array else by_leaves({named: seed})
             for target, cotangent in pairs:
+                if isinstance(cotangent, array) and cotangent.allocation.unwritten is not None:
+                    _require_written(cotangent, f"the cotangent of {called(target)}")
                 checked = _checked_cotangent(target, cotangent)
                 seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
     unwritten = [target for target in seeds if not _is_written(recording, target)]
@@ -262,7 +264,16 @@ def _held_gradients(recording: Recording) -> dict[array, Cotangent]:
     if not held:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
         raise refusal(TapeError, "backward() has nothing to start from", "loss", hint)
-    return {target: target.grad for target in held if target.grad is not None}
+    gradients = [(target, gradient) for target in held if (gradient := target.grad) is not None]
+    for target, gradient in gradients:
+        _require_written(gradient, f"the gradient of {called(target)}")
+    return dict(gradients)
+
+
+def _require_written(cotangent: array, what: str) -> None:
+    from kernelab.runtime.launch.checked import require_written
+
+    require_written(cotangent, what)
 
 
 def replaced_by(recording: Recording, seeds: Collection[array]) -> frozenset[Allocation]:

@@ -19,6 +19,7 @@ from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.recorder import IN_RULE, RECORDER, refusal, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.launch.checked import require_written
 from kernelab.runtime.memory.memory import youngest, zeros_like_memory
 from kernelab.settings import during
 
@@ -211,6 +212,7 @@ def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
         return zeros_like(like, requires_grad=False)
     shape = (*like.shape, *shape_of(like.dtype))
     if isinstance(bar, array) and (bar.shape, bar.dtype) == (like.shape, like.dtype):
+        require_written(bar, f"adjoint {n} that {name_of(back)} returned")
         return bar
     values = None if isinstance(bar, array) else np.asarray(bar)
     if values is not None and RECORDER.get() is not None:

@@ -22,6 +22,7 @@ from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.struct_instances import Instance, cleared, held_in
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.checked import require_written
 
 
 def is_struct(value: object) -> bool:
@@ -290,6 +291,7 @@ def require_like(value: Any, like: Any, what: str) -> None:
     if value.shape != like.shape or value.dtype != like.dtype:
         message = f"{what} is {value.dtype} {value.shape}, and has to be {like.dtype} {like.shape}"
         raise refusal(GradientError, message, "shape")
+    require_written(value, what)
 
 
 def _require_like_struct(value: Any, like: Any, what: str) -> None:

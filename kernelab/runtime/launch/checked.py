@@ -28,6 +28,7 @@ from kernelab.runtime.launch.footprint import Grid
 from kernelab.runtime.launch.races import MarkedRun, copies_of, refuse, run_marked, with_copies
 from kernelab.runtime.memory.device import CPU, Device
 from kernelab.runtime.memory.unwritten import Unwritten, unwritten
+from kernelab.settings import settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,13 @@ def _refuse_unwritten_numbers(program: Program, name: str, arguments: Sequence[A
             (parameter,) = program.names((i,))
             message = f"`{name}` takes {parameter} from an array that nobody has written"
             raise refusal(KernelValueError, message, "unwritten", "make it by kl.zeros")
+
+
+def require_written(elements: array, what: str) -> None:
+    """Raise KernelValueError in checked mode where nobody has written some element of an array."""
+    mask = unwritten(elements.allocation) if settings().check is not None else None
+    if mask is not None and mask.scalars(elements).any():
+        raise refusal(KernelValueError, f"nobody has written all elements of {what}", "unwritten", _HINT)
 
 
 def _refuse_unwritten(run: MarkedRun, unset: dict[str, array]) -> None:
