@@ -9,6 +9,7 @@ import inspect
 import linecache
 import runpy
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +198,109 @@ def test_what_another_decorator_puts_around_a_function_runs() -> None:
         return v[0] + v[1]
 
     assert part(kl.vec3(1.0, 2.0, 3.0)) == 14.0
+
+
+@kl.struct
+class Spring:
+    stiffness: kl.float64
+    axis: kl.vec2d
+
+
+@kl.func
+def pulled(spring: Spring):  # type: ignore[no-untyped-def]
+    s = spring.stiffness
+    s *= 3.0
+    spring.axis[1] *= 2.0
+    return s * spring.stiffness + spring.axis[0] * spring.axis.y
+
+
+@kl.func
+def bent(x: kl.float64):  # type: ignore[no-untyped-def]
+    s = x
+    s *= 2.0
+    return s if x < 1.0 else s * x
+
+
+SPRING = Spring(0.7, kl.vec2d(0.4, 0.5))
+
+
+def test_transforms_of_a_function_of_a_struct_differentiate_what_it_returns() -> None:
+    value, slope = kl.func.value_and_grad(pulled)(SPRING)
+    assert value == pulled(SPRING) == pytest.approx(1.87)
+    assert (slope.stiffness, *slope.axis) == pytest.approx((4.2, 1.0, 0.8))
+    assert kl.func.jvp(pulled, (SPRING,), (Spring(1.0, kl.vec2d(0.0, 1.0)),))[1] == pytest.approx(5.0)
+    second = kl.func.hessian(pulled)(SPRING)
+    assert second["stiffness"]["stiffness"] == pytest.approx(6.0)
+    assert second["axis"]["axis"].list() == [0.0, 2.0, 2.0, 0.0]
+    assert (SPRING.stiffness, *SPRING.axis) == (0.7, 0.4, 0.5)
+
+
+def test_on_a_tape_a_struct_that_holds_arrays_is_computed_by_a_kernel() -> None:
+    x, spring = kl.array([0.7], dtype=kl.float64, requires_grad=True), SPRING.copy()
+    with kl.Tape() as tape:
+        spring.stiffness = 1.0 * x
+        y = pulled(spring)
+    tape.backward(y)
+    assert (y.item(), x.grad.item(), spring.stiffness.item()) == pytest.approx((1.87, 4.2, 0.7))
+
+
+def test_so_is_one_whose_numbers_require_gradients() -> None:
+    spring = SPRING.copy()
+    spring.requires_grad = True
+    with kl.Tape() as tape:
+        y = pulled(spring)
+    tape.backward(y)
+    assert (spring.grad.stiffness, *spring.grad.axis) == pytest.approx((4.2, 1.0, 0.8))
+
+
+def test_so_are_picked_elements() -> None:
+    x = kl.array([0.7, 1.5], dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        y = bent(x[kl.array([1, 0])])
+    tape.backward(grads={y: kl.ones_like(y)})
+    assert y.list() == [4.5, 1.4] and x.grad.list() == [2.0, 6.0]
+
+
+@kl.func
+def stiffened(spring: kl.ref[Spring], by: kl.float64):  # type: ignore[no-untyped-def]
+    spring.stiffness *= by
+
+
+def test_a_struct_that_is_handed_back_is_changed_whatever_it_holds() -> None:
+    plain, held, required = SPRING.copy(), SPRING.copy(), SPRING.copy()
+    held.stiffness = kl.array([0.7], dtype=kl.float64)
+    required.requires_grad = True
+    for spring in (plain, held, required):
+        stiffened(spring, 2.0)
+        assert float(spring.stiffness) == 1.4
+
+
+def test_elements_of_an_array_are_not_handed_back() -> None:
+    with pytest.raises(kl.KernelTypeError, match=r"stiffened hands `spring` back, .*[\s\S]*hint: return it"):
+        stiffened(SPRING.copy(), kl.array([2.0], dtype=kl.float64))
+
+
+@pytest.mark.parametrize("number", [lambda s: s.stiffness, lambda s: s.axis.x, lambda s: kl.length(s.axis)])
+def test_a_number_read_out_of_a_struct_that_requires_gradients_is_reported(
+    number: Callable[[Any], Any],
+) -> None:
+    x, spring = kl.array([0.7], dtype=kl.float64, requires_grad=True), SPRING.copy()
+    spring.requires_grad = True
+    with kl.Tape() as tape:
+        y = x * number(spring)
+    with pytest.warns(kl.KernelWarning, match="the host took a number there and passed it on"):
+        tape.backward(y)
+
+
+def test_a_step_along_the_gradient_of_a_struct_is_silent() -> None:
+    spring = SPRING.copy()
+    spring.requires_grad = True
+    for _ in range(3):
+        with kl.Tape() as tape:
+            y = pulled(spring)
+            assert spring.stiffness > 0.0
+        tape.backward(y)
+        spring.stiffness -= 0.1 * spring.grad.stiffness
+        spring.axis -= 0.1 * spring.grad.axis
+        tape.zero()
+    assert spring.stiffness == pytest.approx(0.7 * 0.4**3)

@@ -31,6 +31,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
+from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import HostArray, array_type, converted, described
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.device import CPU
@@ -278,6 +279,13 @@ def traced_in(instance: Instance) -> Iterator[array]:
             yield from traced_in(value)
 
 
+def holds_arrays(value: Any) -> bool:
+    """Whether a value is an array, or a struct that holds one."""
+    if isinstance(value, Instance):
+        return any(isinstance(leaf, array) for leaf in value._leaves())
+    return isinstance(value, array) or is_picked(value)
+
+
 def cleared(instance: Instance) -> Instance:
     """A struct of the same kind whose numbers are zero, without arrays."""
     result = type(instance)()
@@ -309,7 +317,8 @@ def _reader(name: str) -> property:
     def read(instance: Instance) -> Any:
         if name in instance._without:
             raise _no_gradient(instance, name)
-        return instance._values[name]
+        value = instance._values[name]
+        return traced(value, look_at(instance._traced[name])) if name in instance._traced else value
 
     return property(read)
 

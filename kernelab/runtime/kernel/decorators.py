@@ -30,7 +30,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import ref
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import warn_at
-from kernelab.runtime.host.struct_instances import Instance, class_of
+from kernelab.runtime.host.struct_instances import Instance, class_of, holds_arrays
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import (
     Parsed,
@@ -282,12 +282,17 @@ class Function(FunctionHints, Single, hooks.Displayed):
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the Python function returns; of arrays what kernels compute, so that derivatives follow."""
-        if any(isinstance(value, array) for value in (*arguments, *named.values())):
+        values = (*arguments, *named.values())
+        if any(map(holds_arrays, values)) and not self._hands_back(values):
             return hooks.call(self, arguments, named)
         if not self._others:
             return self._run(arguments, named)
         meant = hooks.chosen(self, arguments, named)
         return next(member for member in self.members if member._own is meant)._run(arguments, named)
+
+    def _hands_back(self, values: Iterable[Any]) -> bool:
+        """Whether the function changes structs of the caller's, which Python alone does."""
+        return bool(self._refs) and not any(isinstance(value, array) for value in values)
 
     def _run(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self._refs:

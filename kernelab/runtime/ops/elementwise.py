@@ -100,6 +100,9 @@ def map(
     callee = callee_of(func, len(inputs))
     if len(callee.members) > 1:
         callee = hooks.chosen(callee, inputs, {})
+    if callee.ref_parameters is not None:
+        message = f"{callee.name} hands `{min(callee.ref_parameters.refs)}` back, which no element can be"
+        raise refusal(KernelTypeError, message, "map", "return it: map() gives arrays of what is returned")
     of_users = getattr(func, "__kernelab_function__", None)
     if not (inspect.isfunction(func) or isinstance(of_users, UserFunction)):
         refuse_structs(arrays_of(inputs))

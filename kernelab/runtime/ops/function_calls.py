@@ -24,6 +24,7 @@ from kernelab.host.values import HostValue
 from kernelab.lang.structs import StructArray, has_derivative
 from kernelab.lang.types import Array, Mat, Vec, float32
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import unrecorded
 from kernelab.runtime.host.create import zeros
@@ -248,7 +249,9 @@ def _is_mapped(function: UserFunction, arguments: Sequence[Any]) -> bool:
     if any(isinstance(type, Array | StructArray) for type in types):
         return False
     return any(
-        isinstance(argument, array) or (goes_through(argument) and not isinstance(type, Vec | Mat))
+        isinstance(argument, array)
+        or is_picked(argument)
+        or (goes_through(argument) and not isinstance(type, Vec | Mat))
         for argument, type in zip(arguments, types, strict=True)
     )
 
