@@ -271,6 +271,15 @@ def test_an_array_that_does_not_depend_on_the_tape_is_silent(values: Callable[[A
     assert told_of(by_array(values)) == []
 
 
+def test_an_element_that_takes_an_array_of_one_is_not_looked_at() -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> Any:
+        y[0] = q[1:2]
+        y[kl.array([1])] = s
+        return y * kl.array(np.full(3, 0.5, np.float32))
+
+    assert told_of(use) == []
+
+
 def test_memory_of_the_tape_that_comes_back_as_it_is_cuts_nothing() -> None:
     x, y, loss = kl.array([1.0, 2.0], requires_grad=True), kl.zeros(2, requires_grad=True), kl.zeros(1)
     loss.requires_grad = True

@@ -225,6 +225,17 @@ def test_so_does_one_whose_hessian_is_taken(chunk_size: int | None) -> None:
     assert np.allclose(KEPT["y"].numpy(), [2.0, 6.0, 13.0])
 
 
+def test_in_vmap_an_element_takes_an_array_of_one() -> None:
+    def turned(x: Any) -> Any:
+        y = kl.zeros((2, 2))
+        y[0, 1] = x[1:2]
+        y[1, -1] = x[0:1]
+        return y
+
+    lanes = kl.func.vmap(turned)(kl.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert lanes.list() == [0.0, 2.0, 0.0, 1.0, 0.0, 4.0, 0.0, 3.0]
+
+
 def test_in_vmap_arrays_of_its_own_are_written_as_ever() -> None:
     def f(x: kl.array) -> kl.array:
         y = kl.zeros(3)

@@ -369,8 +369,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         if not isinstance(value, array):
             view._overwrite(value, "item assignment")
             return
-        part = self[key]
-        hooks.store(part if isinstance(part, array) else view, value)
+        hooks.store(view if all(map(is_integer, keys)) else self[key], value)
 
     def contiguous(self) -> "array":
         """This array if it is contiguous, else a copy that is."""
