@@ -16,6 +16,7 @@ import numpy as np
 from kernelab.errors import KernelError, KernelTypeError, KernelValueError, KernelZeroDivisionError, type_name
 from kernelab.host.traced import TracedArray, follow, origins, traced, untraced
 from kernelab.lang import ops
+from kernelab.lang.operators import ARITHMETIC, SYMBOLS, UNARY
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
 from kernelab.lang.types import (
     BY_DTYPE,
@@ -403,15 +404,8 @@ def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
     return value_of(with_scalar(whole, scalar), computed(overload[0].numpy, numbers, scalar.dtype))
 
 
-SYMBOLS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-}  # fmt: skip
-_BY_NUMPY: dict[str, Any] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "neg": np.negative, "pos": np.positive,
-    "abs": np.absolute,
-}  # fmt: skip
-_OPERATORS = {_BY_NUMPY[name]: name for name in SYMBOLS}
+_BY_NUMPY = {entry.name: entry.ufunc for entry in (*ARITHMETIC, *UNARY)} | {"abs": np.absolute}
+_OPERATORS = {entry.ufunc: entry.name for entry in ARITHMETIC}
 
 
 def _is_array(value: Any) -> bool:

@@ -22,11 +22,12 @@ from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError, Source
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
-from kernelab.frontend.meaning.name_lookup import PREFIXES, SYMBOLS, language, meaning_of
+from kernelab.frontend.meaning.name_lookup import PREFIXES, language, meaning_of
 from kernelab.frontend.meaning.trial import trial
 from kernelab.jupyter.typed_kernels import CellText, adjoint_lines, typed
 from kernelab.lang import ops
 from kernelab.lang.ir import For, Let, Var, While, defs, walk
+from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel

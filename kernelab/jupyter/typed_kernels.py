@@ -31,11 +31,11 @@ from kernelab.errors import BuildError, Diagnostic, KernelError, Source, Span, c
 from kernelab.frontend.definitions.cell import Definition, Lowered, lower_source
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import KernelDefinition
-from kernelab.frontend.meaning.name_lookup import SYMBOLS
 from kernelab.frontend.meaning.trial import NOT_RUN, trial
 from kernelab.jupyter.magics import KernelMagics, parsed, uncalled, without_effect
 from kernelab.lang.build import is_float
 from kernelab.lang.ir import Atom, Block, Const, For, Let, walk
+from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.ops import TRIPS, Zero
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.kernel.kernel import Kernel

@@ -16,10 +16,11 @@ from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.byref import Calls, hand_back
 from kernelab.frontend.meaning.frame import Frame, WeakTypes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, Meaning, ModuleRef, Poison, RefParameters, Weak
-from kernelab.frontend.meaning.name_lookup import COMPUTED, OPERATIONS, Scope, Unknown
+from kernelab.frontend.meaning.name_lookup import Scope, Unknown
 from kernelab.frontend.meaning.scope import Known, analyse, changed_in
 from kernelab.frontend.meaning.source import Places
 from kernelab.frontend.meaning.syntax_trees import nodes, on_own_lines, parameters, plain_loops, word
+from kernelab.lang.operators import COMPUTED, OPERATIONS
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40

@@ -31,11 +31,12 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
     is_truth,
 )
-from kernelab.frontend.meaning.name_lookup import OF_STRUCTS, OPERATIONS, Unknown
+from kernelab.frontend.meaning.name_lookup import OF_STRUCTS, Unknown
 from kernelab.frontend.meaning.promote import as_number, materialise, operate
 from kernelab.frontend.meaning.scope import advanced
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt
+from kernelab.lang.operators import OPERATIONS
 from kernelab.lang.types import Mat, Scalar, Vec, bool_
 
 

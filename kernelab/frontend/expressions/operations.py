@@ -27,13 +27,13 @@ from kernelab.frontend.meaning.meanings import (
     describe,
     is_number,
 )
-from kernelab.frontend.meaning.name_lookup import SYMBOLS
 from kernelab.frontend.meaning.promote import cast, convert, default_scalar, operate, weak_constant
 from kernelab.frontend.meaning.scope import draws, filled, state_of
 from kernelab.guidance.hint_tables import OF_WARP
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, type_of, zero
 from kernelab.lang.ir import Atom, Var
+from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.types import (
     Mat,
     Quat,

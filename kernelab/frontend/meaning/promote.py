@@ -25,11 +25,11 @@ from kernelab.frontend.meaning.meanings import (
     is_number,
     is_truth,
 )
-from kernelab.frontend.meaning.name_lookup import COMPUTED, SYMBOLS
 from kernelab.frontend.meaning.source import Place
 from kernelab.lang import ops
 from kernelab.lang.build import OF_NOTHING, constant
 from kernelab.lang.ir import Atom, Var
+from kernelab.lang.operators import COMPUTED, SYMBOLS
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
 from kernelab.lang.rounding import overflows
 from kernelab.lang.types import (

@@ -17,6 +17,7 @@ from kernelab.backend.cuda.synchronisation import ANY, LEGACY, Partner, TorchStr
 from kernelab.errors import KernelTypeError, LaunchError
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.host.traced import Origins, traced
+from kernelab.lang.operators import BINARY
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     Mat,
@@ -41,26 +42,7 @@ from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_
 
 INTERFACE = "__cuda_array_interface__"
 
-_OPERATORS = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "floor_divide": "//",
-    "remainder": "%",
-    "power": "**",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-    "left_shift": "<<",
-    "right_shift": ">>",
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
+_SYMBOLS = {entry.ufunc: entry.symbol for entry in BINARY}
 """The operators that ufuncs of NumPy stand for."""
 
 
@@ -293,7 +275,7 @@ class Exchange(Gradients):
 
         An operator with NumPy's array to the left makes an array; ``np.add(x, 1, out=x)`` assigns.
         """
-        symbol = _OPERATORS.get(ufunc.__name__)
+        symbol = _SYMBOLS.get(ufunc)
         if method == "__call__" and not out and isinstance(inputs[0], np.ndarray | np.generic):
             if ufunc is np.matmul:
                 return hooks.matmul(*inputs)

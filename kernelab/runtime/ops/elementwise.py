@@ -23,6 +23,7 @@ from kernelab.errors import KernelTypeError, KernelValueError, a_thing, counted
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.definitions.kernels import result_types
 from kernelab.frontend.meaning.meanings import Parameter, Typed
+from kernelab.lang.operators import BINARY
 from kernelab.lang.structs import AnyType, has_derivative
 from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of, with_scalar
 from kernelab.runtime.array.array import array
@@ -60,11 +61,7 @@ from kernelab.runtime.ops.operands import (
 LARGEST_EXPONENT = 16
 """Up to which a power is compiled for its exponent."""
 
-_NAMES = {
-    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "**": "pow", "abs": "abs",
-    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "~": "invert",
-    "&": "bit_and", "|": "bit_or", "^": "bit_xor", "<<": "lshift", ">>": "rshift",
-}  # fmt: skip
+_NAMES = {entry.symbol: entry.name for entry in BINARY} | {"~": "invert", "abs": "abs"}
 
 
 # ------------------------------------------------------------------------------------------ map
