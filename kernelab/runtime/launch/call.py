@@ -160,17 +160,14 @@ class Call:
             parts[1 + i] = other.packed
         return tuple(parts)
 
-    def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
-        """Find where a value of the kernel became NaN or infinite; `replaced` copies what it writes."""
-        from kernelab.runtime.launch.checked import trace  # where a value is not finite, as below
-
-        return trace(self.kernel.program.tracing, self.parts_with(replaced), self.grid.threads, self.device)
-
-    def trace_again(
-        self, tracing: Tracing, residuals: Sequence[array], replaced: dict[int, array]
+    def trace_by(
+        self, tracing: Tracing, replaced: dict[int, array], residuals: Sequence[array] = ()
     ) -> Culprit | None:
-        """The same, by a program that reads what the kernel has overwritten from its residuals."""
-        from kernelab.runtime.launch.checked import trace
+        """Find where a value became NaN or infinite, by a program that traces the kernel.
+
+        `replaced` are copies of what it writes; `residuals` are what it reads in place of overwritten values.
+        """
+        from kernelab.runtime.launch.checked import trace  # where a value is not finite, as below
 
         parts = [*self.parts_with(replaced), *(residual.packed for residual in residuals)]
         return trace(tracing, parts, self.grid.threads, self.device)
