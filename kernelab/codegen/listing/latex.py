@@ -165,7 +165,8 @@ def symbol(name: str) -> str:
     text = rf"\{stem}" if stem in GREEK.split() else stem if is_letter else rf"\mathit{{{stem}}}"
     command = short if is_letter else long
     text = rf"{command}{{{text}}}" if command else text
-    indices = ",".join(filter(None, [number, *(_index(part) for part in rest.split("_"))]))
+    words = (part if len(part) < 2 or part.isdigit() else rf"\mathrm{{{part}}}" for part in rest.split("_"))
+    indices = ",".join(filter(None, [number, *words]))
     return _with_index(text, indices) if indices else text
 
 
@@ -175,10 +176,6 @@ def _with_index(text: str, index: str) -> str:
 
 def _escaped(text: str) -> str:
     return re.sub(r"[_{}#$%&]", r"\\\g<0>", text)
-
-
-def _index(part: str) -> str:
-    return part if len(part) < 2 or part.isdigit() else rf"\mathrm{{{part}}}"
 
 
 def _constant(value: object) -> str:

@@ -338,17 +338,14 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
     match callee:
         case BuiltinRef(name) if isinstance(word := calls.WORDS.get(name), calls.FromSyntax):
             return word.lower(frame, node)
-        case TypeRef(Scalar() as scalar) if [_is_text(frame, part) for part in node.args] == [True]:
-            return calls.call(frame, callee, [_special_float(frame, scalar, node)], node)
+        case TypeRef(Scalar() as scalar) if len(node.args) == 1 and unsupported.is_text(node.args[0]):
+            if node.args[0] not in frame.refused:
+                return calls.call(frame, callee, [_special_float(frame, scalar, node)], node)
     if any(word in frame.refused for word in node.keywords):
         raise Poisoned
     arguments = [argument for part in node.args for argument in _arguments(frame, part)]
     arguments += [Argument(frame.value(word.value), word.value, word.arg) for word in node.keywords]
     return calls.call(frame, callee, arguments, node)
-
-
-def _is_text(frame: Frame, part: ast.expr) -> bool:
-    return unsupported.is_text(part) and part not in frame.refused
 
 
 def _special_float(frame: Frame, scalar: Scalar, node: ast.Call) -> Argument:

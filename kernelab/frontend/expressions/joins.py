@@ -117,7 +117,8 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
     if any(isinstance(value, Poison) for value in values):
         return Poison()
     complete = len(present) == len(sides)
-    if all(value == first for value in values) and (complete or not _at_run_time(first)):
+    is_computed = any(isinstance(atom, Var) for atom in computed_atoms(first))
+    if all(value == first for value in values) and (complete or not is_computed):
         return first
     forms = {(len(value.items), value.struct) for value in values if isinstance(value, TupleOf)}
     if isinstance(first, TupleOf) and all(isinstance(value, TupleOf) for value in values) and len(forms) == 1:
@@ -137,10 +138,6 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side], meeting
         meetings.append(Meeting(slot, out, sides))
         return slot.filled(out)
     raise mixed(name, present)
-
-
-def _at_run_time(value: Meaning) -> bool:
-    return any(isinstance(atom, Var) for atom in computed_atoms(value))
 
 
 def view_sides(side: Side, count: int) -> list[Side]:

@@ -184,16 +184,13 @@ def _depends(target: ast.expr, changed: ast.expr) -> bool:
     inner = target
     variable = ast.unparse(root_of(changed))
     while isinstance(inner, ast.Attribute | ast.Subscript):
-        if isinstance(inner, ast.Subscript) and _reads(inner.slice, variable):
+        names = nodes(inner.slice) if isinstance(inner, ast.Subscript) else ()
+        if any(isinstance(node, ast.Name) and node.id == variable for node in names):
             return True
         inner = inner.value
         if ast.unparse(inner) == ast.unparse(changed):
             return True
     return False
-
-
-def _reads(index: ast.expr, variable: str) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == variable for node in nodes(index))
 
 
 def _slot(stmt: ast.stmt) -> str:
