@@ -50,8 +50,8 @@ MOST_PROBLEMS = 100
 class Place:
     """A line of a cell, from 0; `cell` is the number that JupyterLab has given the cell, if it has.
 
-    `same` tells which one the line is of those with its text, and how many these are: so it is found
-    where lines have been inserted above it.
+    `same` is the position of the line among the lines with its text, and the number of these: so it is
+    found after lines have been inserted above it.
     """
 
     cell: str | None
@@ -95,7 +95,7 @@ class Problems:
         """Which cell each label stands for, and the name of its text."""
         self.open: dict[Problem, int] = {}
         self._raised_in: dict[Problem, str] = {}
-        """Which cell ended with it, for those that were errors: it need not be at one of its lines."""
+        """The cell that ended with each problem that was an error: its lines may be in other cells."""
         self._again: set[Problem] = set()
         self._seen: set[object] = set()
         self._running: tuple[str | None, str] = (None, "")

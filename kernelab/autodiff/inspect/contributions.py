@@ -48,7 +48,7 @@ Values = np.ndarray[Any, Any]
 Place = tuple[Source, int]
 
 EXACTNESS = 1e-4
-"""By which share of its parts the sum may differ from the gradient before the rest is shown."""
+"""The share of its parts by which the sum may differ from the gradient before the rest is shown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -203,10 +203,10 @@ SIZES = Quotient((0.0,), lambda y, steps: np.abs(y[0]))
 
 
 ROUNDING = 64
-"""By how many units in the last place outputs may differ besides."""
+"""The units in the last place by which outputs may also differ."""
 
 SHARE = 0.01
-"""Which share of its change an output may differ by."""
+"""The share of its change by which an output may differ."""
 
 
 def told_apart(subject: Subject) -> tuple[set[tuple[str, str]], frozenset[str]]:

@@ -34,7 +34,7 @@ else:
     Ints = array[int]  # for the kernels; small patterns are coloured by the same text, over lists
 
 FEW = 1 << 13
-"""How many entries Python colours sooner than it builds a kernel that does."""
+"""The number of entries up to which Python colours them before a kernel for it would be built."""
 
 
 def _columns_in_turn(
@@ -71,7 +71,7 @@ def _stars_in_turn(row_starts: Ints, row_columns: Ints, taken: Ints, colors: Int
 
 
 def _in_turn(function: Callable[..., None], *arguments: Numbers) -> Numbers:
-    """Colours given one after another, the least that is free, by one thread; the last array holds them."""
+    """Give colours one after another, each the least that is free, in one thread, to the last array."""
     if len(arguments[1]) <= FEW:
         lists = [numbers.tolist() for numbers in arguments]
         function(*lists)

@@ -53,7 +53,7 @@ REVERSE_COST = 2.0
 """What a lane of adjoints costs, in lanes of tangents."""
 
 ROUNDING = 64
-"""By how many units in the last place of its terms a product may be off."""
+"""The largest error of a product that is allowed, in units in the last place of its terms."""
 
 
 class Compressed:

@@ -39,7 +39,7 @@ Key = int | str
 
 
 CHECKS = ("gradcheck", "taylor_test")
-"""What compares derivatives, and does not give them to its caller."""
+"""The functions that compare derivatives and do not return them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,7 +195,7 @@ def outside_transforms(what: str) -> Iterator[None]:
 def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any], what: str) -> Subject:
     """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed.
 
-    Checks also vary what the outputs begin with that the kernel reads.
+    Checks also vary the initial values of those outputs that the kernel reads.
     """
     values, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
     kernel = kernel.of_arguments(values)
@@ -249,7 +249,7 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
 
 
 def _begun_with(outputs: Iterable[Variable]) -> list[Variable]:
-    """What outputs with gradients begin with, as inputs; where that is not finite, nobody is to read it."""
+    """The initial values of outputs with gradients, as inputs; those that are not finite are left out."""
     found = [v for v in outputs if v.elements.requires_grad and np.isfinite(v.elements.host()).all()]
     return [Variable(v.label, v.label, v.elements) for v in found]
 
@@ -288,7 +288,7 @@ def of_function(
 ) -> Subject:
     """A call of a Python function, which returns arrays, or fills those given as `outputs`.
 
-    Checks also vary what the outputs begin with: the function may read it.
+    Checks also vary the initial values of the outputs: the function may read them.
     """
     facts, count = _beside(function), len(inputs) + len(outputs)
     signature = _signature(function, facts)

@@ -27,10 +27,10 @@ from kernelab.runtime.launch.races import copies_of, with_copies
 from kernelab.runtime.launch.scoped import synchronize
 
 FAR = 1e6
-"""By which factor a gradient may change, against that next to the loss, before it is worth a word."""
+"""The factor by which a gradient may differ from the one next to the loss before it is reported."""
 
 MOST_THREADS = 65_536
-"""Up to how many threads the loops of a launch are looked into: the interpreter runs them."""
+"""The number of threads up to which loops of a launch are measured: the interpreter runs them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -312,7 +312,7 @@ class Level(Witness, Recorder):
             self._show_borrowed(target)
 
     def _show_borrowed(self, target: array) -> None:
-        """The host has what was written to memory that it has lent, such as an array of NumPy's."""
+        """Note that the host sees what was written to memory that it lent, such as an array of NumPy's."""
         if target.allocation.borrowed:
             self.looked_at(target)
 

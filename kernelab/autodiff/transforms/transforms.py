@@ -248,7 +248,7 @@ def _is_zero(level: Level, elements: array) -> bool:
 
 
 def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[list[Any], list[array]]:
-    """The arguments with copies of some: what else leads to the same array is a constant."""
+    """The arguments with copies of some; other references to the same arrays are constants."""
     arguments, inputs = list(args), [parent.copy(args[i]) for i in chosen]
     for i, copy in zip(chosen, inputs, strict=True):
         arguments[i] = copy

@@ -3,8 +3,8 @@
     before    f(x, w, y)            y[i] = w * x[i]
     batched   f(x, w, y)  lane, i   y[lane, i] = w * x[lane, i]
 
-The arrays chosen get an axis in front, which the lane indexes; all others are shared by the lanes, and since
-all of these would store the same there, the first does it for them (`to_widen` says where that is so).  In
+The arrays chosen get an axis in front, which the lane indexes.  All others are shared by the lanes, which
+would all store the same values there, so only the first lane stores (`to_widen` says where that is so).  In
 `by_thread` the lane is the thread itself: each thread then has a copy of the chosen arrays of its own.
 Expects no `Call`, and no `Custom` with arrays: the rules of others are those of each lane.
 """

@@ -46,7 +46,7 @@ UNMARKED = (2**63 - 1, -1)
 class Marked:
     """A program that leaves marks, which two parameters more take for each array and use of it, in order.
 
-    A mark is the number of a thread times `count`, of at most so many `sites`, plus the number of the site.
+    A mark is the number of a thread times `count`, plus the number of the site, which is less than `count`.
     """
 
     function: ir.Function

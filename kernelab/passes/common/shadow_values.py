@@ -5,7 +5,7 @@
               u = t * 2;     u_from = where(isfinite(u), 0, <from t, or here>)
               y[i] = u;      if u_from != 0 and culprits[thread] == 0: culprits[thread] = u_from
 
-A value that is finite again takes nothing on, so what a branch or a selection leaves out is not blamed.
+A value that is finite again has no mark, so nothing that a branch or a selection leaves out is blamed.
 With `data`, infinities that come from memory or stand in the text are data: blamed is what the program
 computes of finite numbers, a NaN that it computes of numbers, and a NaN that it reads and passes on.
 Works on scalarised programs without calls, primals and adjoints alike; the result has one parameter more, an

@@ -129,7 +129,7 @@ _fixed = lru_cache(FIXED.hint)
 
 
 class Fixed:
-    """The part of an array that refuses to become another one."""
+    """The part of an array that refuses assignment to its attributes."""
 
     __slots__ = ()
 
@@ -152,7 +152,7 @@ class Fixed:
 
 
 class KernelHints(Offers, Single):
-    """The part of a kernel that answers what it has not."""
+    """The part of a kernel that answers for attributes that it does not have."""
 
     OFFERED = (
         *("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "textbook", "vjp", "widened"),
@@ -165,7 +165,7 @@ class KernelHints(Offers, Single):
 
 
 class Hints(Offers):
-    """The part of an array that answers what it has not."""
+    """The part of an array that answers for attributes that it does not have."""
 
     __slots__ = ()
     OFFERED = (

@@ -236,7 +236,7 @@ def at_address(
 
 
 class Exchange(Gradients):
-    """The part of an array that others speak to."""
+    """The methods of an array that other libraries call."""
 
     __slots__ = ()
 
@@ -363,7 +363,7 @@ class Exchange(Gradients):
 
     @property
     def typecode(self) -> str:
-        """The name of the dtype, for which Python's `reprlib` asks all that is called array."""
+        """The name of the dtype: Python's `reprlib` asks every class named `array` for it."""
         return str(self.dtype)
 
     def __dlpack__(self, **options: Any) -> Any:

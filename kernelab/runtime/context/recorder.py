@@ -24,8 +24,8 @@ Elements = Any
 class Recorder:
     """What the runtime reports launches, copies and writes to; what a recorder does not override, it ignores.
 
-    It `copies_again` where it makes copies once more of which it hears: the source must still hold its
-    elements then.  It `is_checked` where it recorded a launch in checked mode.  `call_type` is the class of
+    With `copies_again` it repeats each copy that it is told of: the source must still hold its elements
+    then.  It `is_checked` where it recorded a launch in checked mode.  `call_type` is the class of
     the calls that it gets, if it is a subclass of `launch.Call`.
     """
 

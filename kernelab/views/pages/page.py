@@ -41,7 +41,7 @@ GUTTER = 6
 """The room that the gutter and the edges of a pane take, in characters."""
 
 MOST = 0.6
-"""Which part of scarce room the first of two panes may take; more than two get the same each."""
+"""The share of scarce room that the first of two panes may take; more than two get equal shares."""
 
 CHARACTER = 0.6
 """The width of a character of code, in em of what stands around it."""
@@ -96,10 +96,10 @@ def _html(node: Node) -> str:
 
 
 def _shares(parts: tuple[Node, ...]) -> str:
-    """Widths of parts side by side: all but the last get what their code needs, up to a limit.
+    """Widths of parts side by side: each gets what its code needs, up to a limit.
 
-    The last is never given more than it needs: the signatures of the others may need it.  Of the first and
-    the last the signatures do not count, which are often the longest lines.
+    The last gets the rest, but never more than it needs.  Signatures in the first and the last part do not
+    count: they are often the longest lines.
     """
     lengths = [_longest(part, _all if part in parts[1:-1] else _bodies) for part in parts]
     widest, most = (WIDEST, MOST) if len(parts) < 3 else (max(lengths[1:]), 1 - 1 / len(parts))

@@ -32,7 +32,7 @@ MOVING = 1_000_000
 """The same of a picture that moves."""
 
 LOOKED_AT = 2**22
-"""Of a larger array not every element is looked at, so that it shows at once."""
+"""Of an array with more elements, only every n-th is looked at, so that it shows at once."""
 
 COMPONENTS = ("x", "y", "z", "w")
 

@@ -51,10 +51,10 @@ GROWING = (
 """The parts that only grow while an epoch lasts; `sweep` while `sweeps` stays the same."""
 
 NOBODY = -1
-"""The number of a record that is none: what wrote stands outside of the tape."""
+"""Stands for the number of a record where the write was made outside of the tape."""
 
 RELIEF = 20
-"""How many times as long as a search for names took the next is put off while records come."""
+"""While records come, the next search for names waits this many times as long as the last one took."""
 
 
 class Digest:
