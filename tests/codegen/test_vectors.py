@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -27,7 +28,7 @@ from kernelab.backend.cpu.vector_tier import (
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, layout_of
 from kernelab.codegen.vectors import vector_emitter
 from kernelab.codegen.vectors.vector_emitter import operations_an_element
-from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS
+from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ops
 from kernelab.lang.ir import Block, Function, Let, Load, Stmt, Store, Var
@@ -46,9 +47,16 @@ pytestmark = [
 ]
 
 
-def run_vectors(function: Function, width: int, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
+KINDS = [lanes for width in WIDTHS for lanes in (lanes_of(width), lanes_of(width // 2, doubles=True))]
+
+
+def kind_of(lanes: Lanes) -> str:
+    return f"{lanes.width} of float{64 if lanes.doubles else 32}"
+
+
+def run_vectors(function: Function, lanes: Lanes, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
     """Run the vector code of a scalarised function on all of a grid; raises Refused."""
-    run = build(function, lanes_of(width), Cache(), open_compiler())
+    run = build(function, lanes, Cache(), open_compiler())
     status = (ctypes.c_longlong * STATUS_FIELDS)()
     assert run(pack(layout_of(function), grid, arguments), ctypes.byref(status)) >= 0 and not status[CODE]
 
@@ -57,9 +65,10 @@ def run_vectors(function: Function, width: int, grid: tuple[int, ...], arguments
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("width", WIDTHS)
-def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width: int) -> None:
-    texts = [exact(text).replace("float64", "float32") for text in drawn(plain_programs(), 60, seed=1)]
+@pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
+def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(lanes: Lanes) -> None:
+    width, dtype = lanes.width, "float64" if lanes.doubles else "float32"
+    texts = [exact(text).replace("float64", dtype) for text in drawn(plain_programs(), 60, seed=1)]
     primals = [lowered(text, "program") for text in texts]
     adjoints = [vjp(primal, ["x", "a", "out"], []).adjoint for primal in primals]
     tried = {"primal": 0, "adjoint": 0}
@@ -68,10 +77,10 @@ def test_random_programs_and_their_adjoints_compute_what_scalar_code_does(width:
             if function.linear is not None:  # it reads what its primal has kept, and stays scalar
                 continue
             threads = 3 * width + number % width  # whole groups, and tails of every length
-            expected = vector_arguments(function, threads, number)
+            expected = vector_arguments(function, threads, number, dtype)
             found = copy.deepcopy(expected)
             try:
-                run_vectors(function, width, (threads,), found)
+                run_vectors(function, lanes, (threads,), found)
             except Refused:
                 continue
             tried[kind] += 1
@@ -257,6 +266,20 @@ def kernels() -> dict[str, kl.Kernel]:
     return kl.compile(KERNELS)
 
 
+@pytest.fixture(scope="module")
+def kernels_of_float64() -> dict[str, kl.Kernel]:
+    text = KERNELS.replace("v = 1.0", "v = float64(1.0)").replace("vec3", "vec3d")
+    return kl.compile(re.sub(r"\bfloat\b", "float64", text))
+
+
+def in_float64(argument: Any) -> Any:
+    """An argument of a launch with the same values; arrays of float32 become arrays of float64."""
+    if not isinstance(argument, kl.array) or argument.dtype == kl.int32:
+        return argument
+    dtype = kl.vec3d if argument.dtype == kl.vec3 else kl.float64
+    return kl.array(argument.numpy().astype(np.float64), dtype=dtype)
+
+
 def reals(count: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(0.01, 1.0, count).astype(np.float32)
 
@@ -338,6 +361,16 @@ def test_launches_leave_the_same_bits_and_errors(
 ) -> None:
     dim, make, words = launches()[name]
     told = agree(kernels[name.partition(",")[0]], dim, make, vectorised)
+    assert (words in told) and bool(words) == bool(told), told
+
+
+@pytest.mark.parametrize("name", launches())
+def test_launches_over_float64_do(
+    name: str, kernels_of_float64: dict[str, kl.Kernel], vectorised: list[bool]
+) -> None:
+    dim, make, words = launches()[name]
+    kernel = kernels_of_float64[name.partition(",")[0]]
+    told = agree(kernel, dim, lambda: [*map(in_float64, make())], vectorised)
     assert (words in told) and bool(words) == bool(told), told
 
 
@@ -517,22 +550,24 @@ def test_sums_into_elements_side_by_side_are_as_good(
         np.testing.assert_allclose(each, exact, rtol=2e-7 if threads > 1000 else 3e-6)
 
 
+@pytest.mark.parametrize("dtype", [kl.float32, kl.float64])
 @pytest.mark.parametrize("name", ["newton", "powers"])
 @pytest.mark.parametrize("loop_memory", [64 << 20, 64])
 def test_gradients_through_saved_values_are_the_same(
-    name: str, loop_memory: int, kernels: dict[str, kl.Kernel], vectorised: list[bool]
+    name: str, loop_memory: int, dtype: Any, request: pytest.FixtureRequest, vectorised: list[bool]
 ) -> None:
     """With little memory for loops vector code gives up before scalar code keeps checkpoints."""
+    kernels = request.getfixturevalue("kernels" if dtype == kl.float32 else "kernels_of_float64")
     found = []
     before, kl.config.loop_memory = kl.config.loop_memory, loop_memory
     try:
         for is_on in (True, False):
             kl.config.vector_code = is_on
-            x, y = kl.array(reals(N), requires_grad=True), kl.zeros(N, requires_grad=True)
+            x, y = kl.array(reals(N), dtype, requires_grad=True), kl.zeros(N, dtype, requires_grad=True)
             between = [] if name == "newton" else [kl.array(ints(N, 0, 9))]
             with kl.Tape() as tape:
                 kl.launch(kernels[name], N, [x, *between, y])
-            tape.backward(grads={y: kl.ones(N)})
+            tape.backward(grads={y: kl.ones(N, dtype)})
             found.append(x.grad.numpy())
     finally:
         kl.config.loop_memory = before
@@ -747,10 +782,10 @@ def test_a_total_of_a_thread_does_not_saturate(vectorised: list[bool]) -> None:
 
 
 def apart(found: Any, exact_values: Any) -> Any:
-    """The distance of float32 numbers from exact ones, in units in the last place."""
-    nearest = exact_values.astype(np.float32)
-    unit = np.spacing(np.maximum(np.abs(nearest), np.finfo(np.float32).tiny)).astype(np.float64)
-    return np.abs(found.astype(np.float64) - exact_values) / unit
+    """The distance of numbers from those of a wider type, in units in the last place."""
+    nearest = exact_values.astype(found.dtype)
+    unit = np.spacing(np.maximum(np.abs(nearest), np.finfo(found.dtype).tiny)).astype(exact_values.dtype)
+    return np.abs(found.astype(exact_values.dtype) - exact_values) / unit
 
 
 WITHIN = {
@@ -769,37 +804,44 @@ UNARY = sorted(
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-42, -1e-42, 1e30, -1e30]
 
 
+WIDER = {"float32": np.float64, "float64": np.longdouble}
+
+
+@pytest.mark.parametrize("dtype", WIDER)
 @pytest.mark.parametrize("name", UNARY)
-def test_functions_are_within_four_units_in_the_last_place(name: str, vectorised: list[bool]) -> None:
-    kernel = kl.compile(f"def f(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = {name}(x[i])")[
-        "f"
-    ]
+def test_functions_are_within_four_units_in_the_last_place(
+    name: str, dtype: str, vectorised: list[bool]
+) -> None:
+    text = f"def f(x: array[{dtype}], y: array[{dtype}]):\n    i = tid()\n    y[i] = {name}(x[i])"
+    kernel = kl.compile(text)["f"]
     low, high = WITHIN.get(name, (-10, 10))
-    x = np.random.default_rng(0).uniform(low, high, 1 << 16).astype(np.float32)
-    y = kl.zeros(x.size)
+    x = np.random.default_rng(0).uniform(low, high, 1 << 16).astype(dtype)
+    y = kl.zeros(x.size, getattr(kl, dtype))
     kl.launch(kernel, x.size, [kl.array(x), y])
     assert vectorised == [True]
-    assert apart(y.numpy(), NUMPY.get(name, getattr(np, name, None))(x.astype(np.float64))).max() < 4.0
-    special = np.resize(np.array(SPECIAL, np.float32), N)
-    make = lambda: [kl.array(special), kl.zeros(N)]  # noqa: E731
+    assert apart(y.numpy(), NUMPY.get(name, getattr(np, name, None))(x.astype(WIDER[dtype]))).max() < 4.0
+    special = np.resize(np.array(SPECIAL, dtype), N)
+    make = lambda: [kl.array(special), kl.zeros(N, getattr(kl, dtype))]  # noqa: E731
     with_vectors, scalar = both(kernel, N, make)
     np.testing.assert_allclose(with_vectors[1], scalar[1], 1e-6)
     zeros = special == 0
     np.testing.assert_array_equal(np.signbit(with_vectors[1][zeros]), np.signbit(scalar[1][zeros]))
 
 
-def test_powers_are_too(vectorised: list[bool]) -> None:
-    text = "def f(x: array[float], z: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] ** z[i]"
-    kernel = kl.compile(text)["f"]
+@pytest.mark.parametrize("dtype", WIDER)
+def test_powers_are_too(dtype: str, vectorised: list[bool]) -> None:
+    params = ", ".join(f"{name}: array[{dtype}]" for name in "xzy")
+    kernel = kl.compile(f"def f({params}):\n    i = tid()\n    y[i] = x[i] ** z[i]")["f"]
     rng = np.random.default_rng(0)
-    x, z = (rng.uniform(*bounds, 1 << 16).astype(np.float32) for bounds in ((0.01, 10), (-5, 5)))
-    y = kl.zeros(x.size)
+    x, z = (rng.uniform(*bounds, 1 << 16).astype(dtype) for bounds in ((0.01, 10), (-5, 5)))
+    y = kl.zeros(x.size, getattr(kl, dtype))
     kl.launch(kernel, x.size, [kl.array(x), kl.array(z), y])
     assert vectorised == [True]
-    assert apart(y.numpy(), x.astype(np.float64) ** z.astype(np.float64)).max() < 4.0
-    pairs = np.array([(a, b) for a in SPECIAL for b in (*SPECIAL, 2.0, 3.0, 0.5, -3.0)], np.float32)
+    assert apart(y.numpy(), x.astype(WIDER[dtype]) ** z.astype(WIDER[dtype])).max() < 4.0
+    pairs = np.array([(a, b) for a in SPECIAL for b in (*SPECIAL, 2.0, 3.0, 0.5, -3.0)], dtype)
     pairs = np.resize(pairs, (N, 2))
-    make = lambda: [kl.array(pairs[:, 0].copy()), kl.array(pairs[:, 1].copy()), kl.zeros(N)]  # noqa: E731
+    sources = pairs[:, 0].copy(), pairs[:, 1].copy()
+    make = lambda: [*map(kl.array, sources), kl.zeros(N, getattr(kl, dtype))]  # noqa: E731
     with_vectors, scalar = both(kernel, N, make)
     np.testing.assert_allclose(with_vectors[2], scalar[2], 1e-6)
 
@@ -807,15 +849,15 @@ def test_powers_are_too(vectorised: list[bool]) -> None:
 # ------------------------------------------------------------------------------------------ operations
 
 
-def applications() -> Iterator[tuple[Op, tuple[Scalar, ...], Scalar]]:
-    """Every operation with a spelling, over each of the types that vector code computes with."""
+def applications(lanes: Lanes) -> Iterator[tuple[Op, tuple[Scalar, ...], Scalar]]:
+    """Every operation with a spelling, over each of the types that lanes compute with."""
     for name in ops.names():
         for op in ops.overloads(name):
             if op.cpp is None:
                 continue
-            for types in product(VECTORS, repeat=len(op.params)):
+            for types in product(lanes.vectors, repeat=len(op.params)):
                 result = op.infer(types)
-                if result in VECTORS:
+                if result in lanes.vectors:
                     yield op, types, result
 
 
@@ -845,10 +887,10 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_operations_give_the_same_bits(width: int) -> None:
+@pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
+def test_operations_give_the_same_bits(lanes: Lanes) -> None:
     groups: dict[tuple[tuple[Scalar, ...], bool], list[tuple[Op, Scalar]]] = {}
-    for op, types, result in applications():
+    for op, types, result in applications(lanes):
         groups.setdefault((types, divides(op, result)), []).append((op, result))
     functions = [applying(number, types, of) for number, ((types, _), of) in enumerate(groups.items())]
     entries = CpuBackend().build(functions)
@@ -862,7 +904,7 @@ def test_operations_give_the_same_bits(width: int) -> None:
             for _ in range(2)
         )
         entries[function.name](pack(layout_of(function), (len(pairs),), expected))
-        run_vectors(function, width, (len(pairs),), found)
+        run_vectors(function, lanes, (len(pairs),), found)
         for k, (op, result) in enumerate(of_types):
             same_results(found[f"y{k}"], expected[f"y{k}"], op, result, f"{op.name} {types}")
 

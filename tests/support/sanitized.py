@@ -21,6 +21,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from kernelab.codegen.cpp.emitter import prelude
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, Line, Unit, layout_of
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.vectors.vector_emitter import emit_vectors
-from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_helpers import Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function
@@ -270,6 +271,19 @@ static vf gather(const char* p, vi offsets, vi mask) {{
 static void scatter(char* p, vi offsets, vf x, vi mask) {{ EACH *(float*)(p + offsets[k]) = x[k]; }}
 """
 
+_LANE_BY_LANE_64 = """\
+#undef fetch_64
+#undef gather_64
+static vw fetch_64(const char* p, vi mask) { vw x{}; EACH x[k] = ((const double*)p)[k]; return x; }
+static void put(char* p, vw x, vi mask) { EACH ((double*)p)[k] = x[k]; }
+static vw gather_64(const char* p, vi offsets, vi mask) {
+  vw x{};
+  EACH x[k] = *(const double*)(p + offsets[k]);
+  return x;
+}
+static void scatter(char* p, vi offsets, vw x, vi mask) { EACH *(double*)(p + offsets[k]) = x[k]; }
+"""
+
 
 def instrument_lanes() -> None:
     """From now on loads and stores of some lanes are loops over lanes, which sanitizers see."""
@@ -277,55 +291,55 @@ def instrument_lanes() -> None:
     assert plain is not None
 
     def helpers(lanes: Lanes) -> str:
-        names = "fetch", "put", "gather", "scatter"
+        names = "fetch", "put", "gather", "scatter", "fetch_64", "gather_64"
         unseen = "".join(f"#define {name} unseen_{name}\n" for name in names)
-        return f"{unseen}{plain(lanes)}{_LANE_BY_LANE.format(width=lanes.width)}"
+        seen = _LANE_BY_LANE.format(width=lanes.width) + (_LANE_BY_LANE_64 if lanes.doubles else "")
+        return f"{unseen}{plain(lanes)}{seen}"
 
     Lanes.helpers = property(helpers)  # type: ignore[method-assign, assignment]
 
 
 def vectors(log: Log, seed: int, run: Callable[..., None]) -> None:
     """The vector code of random kernels and their adjoints, over whole groups of threads and a rest."""
-    texts = [
-        exact(text).replace("float64", "float32") for text in drawn(plain_programs(), RICH + PLAIN, seed)
-    ]
-    log.runs("\n".join(texts))
-    for width in widths_of(processor_features()):
+    drafts = [exact(text) for text in drawn(plain_programs(), RICH + PLAIN, seed)]
+    for width, doubles in product(widths_of(processor_features()), (False, True)):
+        lanes, dtype = lanes_of(width >> doubles, doubles), "float64" if doubles else "float32"
+        texts = [text.replace("float64", dtype) for text in drafts]
+        log.runs("\n".join(texts))
         made: list[tuple[str, Function, Unit]] = []
         for number, text in enumerate(texts):
             primal = lowered(text, "program")
             for kind, one in ("primal", primal), ("adjoint", vjp(primal, ["x", "a", "out"], []).adjoint):
                 function = scalarise(_renamed(one, f"{kind}_{number}"))
                 with contextlib.suppress(Refused):
-                    made.append((text, function, emit_vectors(function, lanes_of(width))))
-        library = _one_library([unit for _, _, unit in made], width)
+                    made.append((text, function, emit_vectors(function, lanes)))
+        library = _one_library([unit for _, _, unit in made], lanes)
         for number, (text, function, unit) in enumerate(made):
             log.runs(text)
-            threads = 3 * width + number % width
-            arguments, entry = vector_arguments(function, threads, number), library[unit.entries[0].symbol]
+            threads = 3 * lanes.width + number % lanes.width
+            arguments = vector_arguments(function, threads, number, dtype)
+            entry = library[unit.entries[0].symbol]
             run(lambda f=function, e=entry, a=arguments, n=threads: _vector_launch(f, e, a, n))
         log.count.update(kernels=len(texts), programs=len(made))
 
 
-def _one_library(units: list[Unit], width: int) -> ctypes.CDLL:
+def _one_library(units: list[Unit], lanes: Lanes) -> ctypes.CDLL:
     """The entries of several units, which begin alike, built together."""
     bodies = [line for unit in units for line in unit.lines[unit.entries[0].lines.start :]]
-    lanes = lanes_of(width)
-    called = sorted(name for name in FUNCTIONS if any(lanes.symbol(name) in line.text for line in bodies))
-    head = [*prelude(Cpu(), (line.text for line in bodies)), *lanes.helpers.splitlines()]
-    head += map(lanes.declaration, called)
+    texts = [line.text for line in bodies]
+    head = [*prelude(Cpu(), texts), *lanes.head(texts)]
     unit = Unit((*map(Line, head), *bodies), tuple(unit.entries[0] for unit in units))
     with tempfile.TemporaryDirectory() as folder:
-        open_compiler().compile(unit, Path(folder) / "library.so", FLAGS[width])
+        open_compiler().compile(unit, Path(folder) / "library.so", FLAGS[lanes.register])
         return load_library(Path(folder) / "library.so")
 
 
-def vector_arguments(function: Function, threads: int, seed: int) -> dict[str, Any]:
-    """Arguments for a plain program in float32, or for its adjoint."""
+def vector_arguments(function: Function, threads: int, seed: int, dtype: str) -> dict[str, Any]:
+    """Arguments for a plain program in a type of floats, or for its adjoint."""
     rng = np.random.default_rng(seed)
     shapes = {"x": (threads + 4,), "a": (threads, 4), "out": (threads, 4)}
     floats = {
-        param.hint: rng.normal(size=shapes[param.hint.removesuffix("_bar")]).astype(np.float32)
+        param.hint: rng.normal(size=shapes[param.hint.removesuffix("_bar")]).astype(dtype)
         for param in function.params
         if param.hint != "n"
     }

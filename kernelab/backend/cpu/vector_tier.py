@@ -17,6 +17,7 @@ from kernelab.backend.common.compiler import Compiler, processor_features
 from kernelab.backend.common.tiered import BETTER, Pending
 from kernelab.codegen.cpp.entry import ABI_VERSION
 from kernelab.codegen.vectors.vector_emitter import (
+    computes_in_doubles,
     emit_vectors,
     is_long,
     operations_a_sum,
@@ -27,6 +28,7 @@ from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic
 from kernelab.lang.ir import Atomic, Const, For, Function, Let, While, walk
+from kernelab.lang.types import float32, float64
 from kernelab.passes.access.independence import separate
 from kernelab.settings import settings
 
@@ -42,16 +44,16 @@ MOST_STATEMENTS = 1 << 27
 LANES = 16
 """By how much vector code is about faster than scalar code, where it computes as much as it moves."""
 
-FEWEST_OPERATIONS = {8: 5.0, 16: 3.0}
+FEWEST_OPERATIONS = {4: 5.0, 8: 5.0, 16: 3.0}
 """The operations for each element that lanes access one by one from which vector code is faster, measured."""
 
 FEWEST_OPERATIONS_A_SUM = 100
 """The operations for each sum that is made lane by lane from which 16 lanes are faster than 8, measured."""
 
 _AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
-FLAGS = {8: (), 16: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
-"""The flags that vector code needs, by its lanes: part of the key of its library in the cache, so that no
-processor loads what it cannot run."""
+FLAGS = {32: (), 64: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
+"""The flags that vector code needs, by the bytes of its registers: part of the key of its library in the
+cache, so that no processor loads what it cannot run."""
 
 Run = Callable[[Args, Any], int]
 
@@ -136,7 +138,7 @@ def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fe
     Raises Refused where it has none, or does fewer operations for each element that lanes access one by one.
     """
     unit = emit_vectors(function, lanes)
-    flags = (*FLAGS[lanes.width], *(() if is_long(function) else ("-O1",)))
+    flags = (*FLAGS[lanes.register], *(() if is_long(function) else ("-O1",)))
     if operations_an_element(function, lanes) < fewest:
         raise Refused("it moves elements one by one more than it computes")
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
@@ -162,8 +164,11 @@ def widths_of(features: frozenset[str]) -> tuple[int, ...]:
 def fastest_lanes(function: Function, widths: Sequence[int]) -> Lanes:
     """The most lanes of a processor; the fewest where a function does little but sums at scattered places.
 
-    Raises Refused where it has no vector code, if there is a choice.
+    There are half as many where threads compute with float64.  Raises Refused where it has no vector code, if
+    there is a choice.
     """
+    if computes_in_doubles(function):
+        return lanes_of(max(widths) // 2, doubles=True)
     lanes = lanes_of(max(widths))
     if len(widths) == 1:
         return lanes
@@ -171,11 +176,14 @@ def fastest_lanes(function: Function, widths: Sequence[int]) -> Lanes:
 
 
 @cache
-def lanes_of(width: int) -> Lanes:
+def lanes_of(width: int, doubles: bool = False) -> Lanes:
     """Lanes of a width, with the functions that libmvec has for them here."""
+    lanes = Lanes(width, doubles)
     try:
         library = ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
     except OSError:
-        return Lanes(width)
-    lanes = Lanes(width)
-    return Lanes(width, frozenset(name for name in FUNCTIONS if hasattr(library, lanes.symbol(name))))
+        return lanes
+    floats = (float32, float64) if doubles else (float32,)
+    known = ((name, type) for name in FUNCTIONS for type in floats)
+    functions = frozenset(each for each in known if hasattr(library, lanes.symbol(*each)))
+    return Lanes(width, doubles, functions)

@@ -301,9 +301,14 @@ class Body(Writer):
     def selects(self, stmt: ir.If, cond: str) -> bool:
         """Declare the outs; whether each is one of two values that are there, and nothing else happens."""
         is_all = not stmt.then.stmts and not stmt.orelse.stmts
-        for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
-            self.declare(out, f"{cond} ? {self.value(out, yes)} : {self.value(out, no)}" if is_all else None)
+        for out, *values in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
+            yes, no = (self.value(out, value) for value in values)
+            self.declare(out, self.chosen(out, stmt.cond, cond, yes, no) if is_all else None)
         return is_all
+
+    def chosen(self, target: ir.Var, test: ir.Atom, cond: str, yes: str, no: str) -> str:
+        """One of two values, by a test."""
+        return f"{cond} ? {yes} : {no}"
 
     def arm(self, stmt: ir.If, block: ir.Block, head: str) -> None:
         with self.braces(head):

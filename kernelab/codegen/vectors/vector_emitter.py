@@ -26,12 +26,12 @@ from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, VECTORS, Lanes
+from kernelab.codegen.vectors.vector_helpers import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import Scalar, bool_, size_of
+from kernelab.lang.types import Scalar, bool_, float64, size_of
 from kernelab.passes.access.independence import independent, own_atomics
 
 LONG = 100
@@ -63,9 +63,8 @@ def emit_vectors(function: ir.Function, lanes: Lanes) -> Unit:
     except LateCheck:
         body = VectorBody(function, lanes, checks_of(function))
         text = body.lines()
-    called = {name for name in FUNCTIONS if any(lanes.symbol(name) in line.text for line in text)}
-    head = [*prelude(Cpu(), (line.text for line in text)), *lanes.helpers.splitlines()]
-    head += map(lanes.declaration, sorted(called))
+    texts = [line.text for line in text]
+    head = [*prelude(Cpu(), texts), *lanes.head(texts)]
     lines = [*map(Line, head), *text]
     return Unit(tuple(lines), (body.info(range(len(head), len(lines))),))
 
@@ -362,6 +361,11 @@ def _always_run(block: ir.Block) -> Iterator[ir.Load | ir.Store | ir.Atomic]:
 # ------------------------------------------------------------------------------------------ what it gains
 
 
+def computes_in_doubles(function: ir.Function) -> bool:
+    """Whether threads compute with float64 each."""
+    return any(var.type == float64 and kind == VARYING for var, kind in variations(function).items())
+
+
 ITERATIONS = 8
 """The number of times that a loop is taken to run."""
 
@@ -436,7 +440,7 @@ class _Estimate:
         """The operations that one counts for, None where its lanes compute it one by one."""
         types = [arg.type for arg in stmt.args if isinstance(arg.type, Scalar)]
         assert isinstance(stmt.out.type, Scalar)
-        if len(types) < len(stmt.args) or not VECTORS.keys() >= {*types, stmt.out.type}:
+        if len(types) < len(stmt.args) or not self.lanes.vectors.keys() >= {*types, stmt.out.type}:
             return 0  # the latter is refused when it is printed
         text = self.lanes.operation(stmt.op, ["x"] * len(types), types, stmt.out.type)
         if text is None:

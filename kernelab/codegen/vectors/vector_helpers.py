@@ -1,19 +1,19 @@
 """C++ text of the helpers of vector code: types of 8 lanes for AVX2, of 16 for AVX-512, and what C++ has no
-operator for.
+operator for.  There are half as many lanes where threads compute with float64.
 
-A mask is a vector of integers, 0 where a lane is off and -1 where it is on.  Float64s for all lanes are two
-vectors: one that is wider than those of the processor would stay in memory.
+A mask is a vector of integers, 0 where a lane is off and -1 where it is on.  The float64 sums of lanes of
+float32 are two vectors: one that is wider than those of the processor would stay in memory.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kernelab.codegen.cpp import spelling
 from kernelab.data_classes import dataclass
 from kernelab.lang.ops import Op
-from kernelab.lang.types import Scalar, bool_, float32, int32, uint32
+from kernelab.lang.types import Scalar, bool_, float32, float64, int32, uint32
 
-VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_: "vi"}
+VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_: "vi", float64: "vw"}
 """The vector type of a scalar that vector code computes with; truth values are masks."""
 
 _NAMES = """
@@ -21,7 +21,7 @@ vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put ga
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
-int_of unsigned_of
+int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -72,30 +72,38 @@ INLINE vi truncated(vf x) { return __builtin_ia32_cvttps2dq512_mask(x, vi{}, -1,
 INLINE vi shifted_left(vi x, vi n) { return __builtin_ia32_psllv16si_mask(x, n, x, -1); }
 INLINE vi shifted_right(vi x, vi n) { return __builtin_ia32_psrav16si_mask(x, n, x, -1); }
 INLINE vu shifted_right(vu x, vu n) { return (vu)__builtin_ia32_psrlv16si_mask((vi)x, (vi)n, (vi)x, -1); }
-#define rounded_to(x, way) __builtin_ia32_rndscaleps_mask(x, way, x, -1, 4)
+template <int way> INLINE vf rounded_to(vf x) { return __builtin_ia32_rndscaleps_mask(x, way, x, -1, 4); }
 """
 
 _AVX2 = """\
-INLINE unsigned bits(vi mask) { return __builtin_ia32_movmskps256((vf)mask); }
-INLINE vf fetch(const char* p, vi mask) { return __builtin_ia32_maskloadps256((const vf*)p, mask); }
-INLINE void put(char* p, vf x, vi mask) { __builtin_ia32_maskstoreps256((vf*)p, mask, x); }
-INLINE vf gather(const char* p, vi offsets, vi mask) {
-  return __builtin_ia32_gathersiv8sf(vf{}, (const float*)p, offsets, (vf)mask, 1);
-}
-INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
+INLINE unsigned bits(vi mask) {{ return __builtin_ia32_movmskps{size}((vf)mask); }}
+INLINE vf fetch(const char* p, vi mask) {{ return __builtin_ia32_maskloadps{size}((const vf*)p, mask); }}
+INLINE void put(char* p, vf x, vi mask) {{ __builtin_ia32_maskstoreps{size}((vf*)p, mask, x); }}
+INLINE vf gather(const char* p, vi offsets, vi mask) {{
+  return __builtin_ia32_gathersiv{width}sf(vf{{}}, (const float*)p, offsets, (vf)mask, 1);
+}}
+INLINE void scatter(char* p, vi offsets, vf x, vi mask) {{
   for (unsigned left = bits(mask); left; left &= left - 1)
     *(float*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
-}
-INLINE void stream(char* p, vf x) { __builtin_ia32_movntps256((float*)p, x); }
+}}
+INLINE void stream(char* p, vf x) {{ __builtin_ia32_movntps{size}((float*)p, x); }}
+INLINE vf root(vf x) {{ return __builtin_ia32_sqrtps{size}(x); }}
+INLINE vd rounded_down(vd x) {{ return __builtin_ia32_roundpd{size}(x, 9); }}
+INLINE vi truncated(vf x) {{ return __builtin_ia32_cvttps2dq{size}(x); }}
+INLINE vi shifted_left(vi x, vi n) {{ return (vi)__builtin_ia32_psllv{width}si(x, n); }}
+INLINE vi shifted_right(vi x, vi n) {{ return (vi)__builtin_ia32_psrav{width}si(x, n); }}
+INLINE vu shifted_right(vu x, vu n) {{ return (vu)__builtin_ia32_psrlv{width}si((vi)x, (vi)n); }}
+template <int way> INLINE vf rounded_to(vf x) {{ return __builtin_ia32_roundps{size}(x, way); }}
+"""
+
+_HALVES_OF_8 = """\
 INLINE vd low(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 0)); }
 INLINE vd high(vf x) { return __builtin_ia32_cvtps2pd256(__builtin_ia32_vextractf128_ps256(x, 1)); }
-INLINE vf root(vf x) { return __builtin_ia32_sqrtps256(x); }
-INLINE vd rounded_down(vd x) { return __builtin_ia32_roundpd256(x, 9); }
-INLINE vi truncated(vf x) { return __builtin_ia32_cvttps2dq256(x); }
-INLINE vi shifted_left(vi x, vi n) { return (vi)__builtin_ia32_psllv8si(x, n); }
-INLINE vi shifted_right(vi x, vi n) { return (vi)__builtin_ia32_psrav8si(x, n); }
-INLINE vu shifted_right(vu x, vu n) { return (vu)__builtin_ia32_psrlv8si((vi)x, (vi)n); }
-#define rounded_to(x, way) __builtin_ia32_roundps256(x, way)
+"""
+
+_HALVES_OF_4 = """\
+INLINE vd low(vf x) { return vd{x[0], x[1]}; }
+INLINE vd high(vf x) { return vd{x[2], x[3]}; }
 """
 
 _COMMON = """\
@@ -107,7 +115,7 @@ INLINE int last_on(vi mask) { return 31 - __builtin_clz(bits(mask)); }
 INLINE vf magnitude(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf signed_as(vf x, vf y) { return (vf)(((vi)x & 0x7fffffff) | ((vi)y & ~0x7fffffff)); }
 INLINE vf rounded_away(vf x) {
-  const vf whole = rounded_to(x, 11);
+  const vf whole = rounded_to<11>(x);
   return signed_as(magnitude(x - whole) >= 0.5f ? magnitude(whole) + 1.0f : whole, x);
 }
 INLINE vi int_of(vf x) { return x >= 0x1p31f ? splat(0x7fffffff) : x == x ? truncated(x) : vi{}; }
@@ -155,6 +163,68 @@ template <class V> static int most_of(V x, vi mask) {{
 }}
 """
 
+_FLOAT64 = """\
+typedef double vw __attribute__((vector_size({register})));
+typedef double vwu __attribute__((vector_size({register}), aligned(8), may_alias));
+typedef long long vl __attribute__((vector_size({register})));
+INLINE vw splat(double x) {{ return vw{{{x}}}; }}
+INLINE vl mask_64(vi mask) {{ return __builtin_convertvector(mask, vl); }}
+INLINE vi mask_32(vl mask) {{ return __builtin_convertvector(mask, vi); }}
+INLINE vw magnitude(vw x) {{ return (vw)((vl)x & 0x7fffffffffffffffLL); }}
+INLINE vw signed_as(vw x, vw y) {{ return (vw)((vl)magnitude(x) | ((vl)y & ~0x7fffffffffffffffLL)); }}
+INLINE vi truncated(vw x) {{ return __builtin_convertvector(x, vi); }}
+INLINE vi int_of(vw x) {{
+  return mask_32(x >= 0x1p31) ? splat(0x7fffffff) : mask_32(x == x) ? truncated(x) : vi{{}};
+}}
+INLINE vu unsigned_of(vw x) {{
+  const vu low = (vu)truncated(x), high = (vu)truncated(x - 0x1p31) ^ 0x80000000u;
+  return mask_32(x >= 0x1p32) ? ~vu{{}} : mask_32(x >= 0x1p31) ? high : mask_32(x > 0) ? low : vu{{}};
+}}
+INLINE double sum_of(vw x) {{
+{wide_halves}  return x[0];
+}}
+"""
+
+_FLOAT64_OF_512 = """\
+INLINE vw fetch_64(const char* p, vi mask) {
+  return __builtin_ia32_loadupd512_mask((const double*)p, vw{}, bits(mask));
+}
+INLINE void put(char* p, vw x, vi mask) { __builtin_ia32_storeupd512_mask((double*)p, x, bits(mask)); }
+INLINE vw gather_64(const char* p, vi offsets, vi mask) {
+  return __builtin_ia32_gathersiv8df(vw{}, p, offsets, bits(mask), 1);
+}
+INLINE void scatter(char* p, vi offsets, vw x, vi mask) {
+  __builtin_ia32_scattersiv8df(p, bits(mask), offsets, x, 1);
+}
+INLINE void stream(char* p, vw x) { __builtin_ia32_movntpd512((double*)p, x); }
+INLINE vw root(vw x) { return __builtin_ia32_sqrtpd512_mask(x, x, -1, 4); }
+template <int way> INLINE vw rounded_to(vw x) { return __builtin_ia32_rndscalepd_mask(x, way, x, -1, 4); }
+"""
+
+_FLOAT64_OF_256 = """\
+INLINE vw fetch_64(const char* p, vi mask) {
+  return __builtin_ia32_maskloadpd256((const vw*)p, mask_64(mask));
+}
+INLINE void put(char* p, vw x, vi mask) { __builtin_ia32_maskstorepd256((vw*)p, mask_64(mask), x); }
+INLINE vw gather_64(const char* p, vi offsets, vi mask) {
+  return __builtin_ia32_gathersiv4df(vw{}, (const double*)p, offsets, (vw)mask_64(mask), 1);
+}
+INLINE void scatter(char* p, vi offsets, vw x, vi mask) {
+  for (unsigned left = bits(mask); left; left &= left - 1)
+    *(double*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
+}
+INLINE void stream(char* p, vw x) { __builtin_ia32_movntpd256((double*)p, x); }
+INLINE vw root(vw x) { return __builtin_ia32_sqrtpd256(x); }
+template <int way> INLINE vw rounded_to(vw x) { return __builtin_ia32_roundpd256(x, way); }
+"""
+
+_ROUNDED_AWAY = """\
+INLINE vw rounded_away(vw x) {
+  const vw whole = rounded_to<11>(x);
+  return signed_as(magnitude(x - whole) >= 0.5 ? magnitude(whole) + 1.0 : whole, x);
+}
+"""
+
 _FUNCTIONS = """
 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p cbrt
 erf erfc pow atan2 hypot
@@ -168,36 +238,61 @@ _BINARY = frozenset({"pow", "atan2", "hypot"})
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The vectors of a processor: 16 lanes or 8, and the functions that libmvec has for them."""
+    """The vectors of a processor, and the functions that libmvec has for them.
+
+    Vectors of float32 fill a register; with `doubles`, vectors of float64 do, and the others half of one.
+    """
 
     width: int
-    functions: frozenset[str] = frozenset()
+    doubles: bool = False
+    functions: frozenset[tuple[str, Scalar]] = frozenset()
+
+    @property
+    def register(self) -> int:
+        """The bytes of a register."""
+        return self.width * (8 if self.doubles else 4)
+
+    @property
+    def vectors(self) -> Mapping[Scalar, str]:
+        """The vector types of the scalars that lanes compute with."""
+        return {scalar: name for scalar, name in VECTORS.items() if self.doubles or scalar != float64}
+
+    def head(self, lines: Iterable[str]) -> list[str]:
+        """The lines that vector code begins with: helpers, and what declares the functions that it calls."""
+        called = {name for line in lines for name in re.findall(r"\b_ZGV\w+(?=\()", line)}
+        return [*self.helpers.splitlines(), *map(_declaration, sorted(called))]
 
     @property
     def helpers(self) -> str:
-        """The text that all vector code begins with."""
+        """The text of all helpers."""
+        steps = [k for k in (8, 4, 2, 1) if k < self.width]
         fields = {
             "bytes": 4 * self.width,
             "half": 2 * self.width,
             "width": self.width,
-            "halves": "".join(
-                f"  x += __builtin_shuffle(x, iota ^ {k});\n" for k in (8, 4, 2, 1) if k < self.width
-            ),
+            "size": "256" if self.width == 8 else "",
+            "register": self.register,
+            "halves": "".join(f"  x += __builtin_shuffle(x, iota ^ {k});\n" for k in steps),
+            "wide_halves": "".join(f"  x += __builtin_shuffle(x, mask_64(iota ^ {k}));\n" for k in steps),
             "iota": ", ".join(map(str, range(self.width))),
             "x": ", ".join(["x"] * self.width),
         }
-        special = _AVX512 if self.width == 16 else _AVX2
-        return _TYPES.format_map(fields) + special + _COMMON + _DIVISION + _REDUCTIONS.format_map(fields)
+        texts = [_TYPES.format_map(fields)]
+        if self.width == 16:
+            texts.append(_AVX512)
+        else:
+            texts += [_AVX2.format_map(fields), _HALVES_OF_8 if self.width == 8 else _HALVES_OF_4]
+        texts += [_COMMON, _DIVISION, _REDUCTIONS.format_map(fields)]
+        if self.doubles:
+            special = _FLOAT64_OF_512 if self.register == 64 else _FLOAT64_OF_256
+            texts += [_FLOAT64.format_map(fields), special, _ROUNDED_AWAY]
+        return "".join(texts)
 
-    def symbol(self, function: str) -> str:
-        """The name of a function over vectors of float32 in libmvec, by the vector ABI of x86-64."""
-        isa = "e" if self.width == 16 else "d"
-        return f"_ZGV{isa}N{self.width}{'vv' if function in _BINARY else 'v'}_{function}f"
-
-    def declaration(self, function: str) -> str:
-        """The declaration of one of them."""
-        params = "vf, vf" if function in _BINARY else "vf"
-        return f'extern "C" vf {self.symbol(function)}({params});'
+    def symbol(self, function: str, type: Scalar = float32) -> str:
+        """The name of a function over vectors in libmvec, by the vector ABI of x86-64."""
+        isa = {16: "b", 32: "d", 64: "e"}[self.width * type.bits // 8]
+        params, suffix = "vv" if function in _BINARY else "v", "f" if type == float32 else ""
+        return f"_ZGV{isa}N{self.width}{params}_{function}{suffix}"
 
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str | None:
         """An application of an operation to vectors; None where it takes a loop over lanes."""
@@ -218,23 +313,32 @@ class Lanes:
         return _plain(op.cpp, fields, types, type)
 
     def _call(self, function: str, operands: list[str], types: list[Scalar]) -> str | None:
-        floats = [_converted(text, t, float32) for text, t in zip(operands, types, strict=True)]
-        if types[0] != float32 or None in floats:
+        type = types[0]
+        floats = [_converted(text, t, type) for text, t in zip(operands, types, strict=True)]
+        if type not in (float32, float64) or None in floats:
             return None
         texts = [text for text in floats if text is not None]
         if function in _DIRECT:
             return _DIRECT[function].format(*texts)
-        return f"{self.symbol(function)}({', '.join(texts)})" if function in self.functions else None
+        is_known = (function, type) in self.functions
+        return f"{self.symbol(function, type)}({', '.join(texts)})" if is_known else None
+
+
+def _declaration(symbol: str) -> str:
+    """The declaration of a function of libmvec."""
+    type = "vf" if symbol.endswith("f") and symbol.rpartition("_")[2] not in FUNCTIONS else "vw"
+    params = f"{type}, {type}" if "vv_" in symbol else type
+    return f'extern "C" {type} {symbol}({params});'
 
 
 _DIRECT = {
     "sqrt": "root({})",
     "fabs": "magnitude({})",
     "copysign": "signed_as({}, {})",
-    "floor": "rounded_to({}, 9)",
-    "ceil": "rounded_to({}, 10)",
-    "trunc": "rounded_to({}, 11)",
-    "rint": "rounded_to({}, 8)",
+    "floor": "rounded_to<9>({})",
+    "ceil": "rounded_to<10>({})",
+    "trunc": "rounded_to<11>({})",
+    "rint": "rounded_to<8>({})",
     "round": "rounded_away({})",
 }
 """Functions that the processor has an instruction for, exact to the last bit."""
@@ -250,8 +354,8 @@ _ON_INTEGERS = {
 
 _HELPERS = {
     **{(name, type): helper for name, helper in _ON_INTEGERS.items() for type in (int32, uint32)},
-    ("int32", float32): "int_of",
-    ("uint32", float32): "unsigned_of",
+    **{("int32", type): "int_of" for type in (float32, float64)},
+    **{("uint32", type): "unsigned_of" for type in (float32, float64)},
 }
 """The helper for an operation, by its name and the type of its first operand."""
 
@@ -263,20 +367,21 @@ def _plain(cpp: str, fields: Mapping[str, str], types: list[Scalar], type: Scala
     zero = f"{VECTORS[types[0]]}{{}}"
     text = re.sub(r"\(\{T\}\)(-?\d)", lambda m: f"splat(({spelling.value_type(type)}){m[1]})", cpp)
     text = re.sub(r"(?<![\w({)-])\b0\b|(?<=\()0\b", zero, text.replace("({T})", ""))
-    bare = re.sub(r"\{\w+\}|splat\([^)]*\)-?\d\)|v[fiu]\{\}", "", text)
+    bare = re.sub(r"\{\w+\}|splat\([^)]*\)-?\d\)|v[fiuw]\{\}", "", text)
     if not _OPERATORS.fullmatch(bare):
         return None
-    for name, operand in fields.items():
-        text = text.replace(f"{{{name}}}", operand)
-    return spelling.unwrapped(text)
+    for (name, operand), of_type in zip(fields.items(), types, strict=True):
+        is_mask = of_type == bool_ and float64 in (*types, type)
+        text = text.replace(f"{{{name}}}", f"mask_64({operand})" if is_mask else operand)
+    return f"mask_32({text})" if type == bool_ and float64 in types else spelling.unwrapped(text)
 
 
 def _converted(text: str, from_: Scalar, to: Scalar) -> str | None:
     if from_ == to:
         return text
     if from_ == bool_:
-        one = f"splat(({spelling.value_type(to)})1)"
-        return f"({text} ? {one} : {VECTORS[to]}{{}})"
-    if from_ in (int32, uint32) and to == float32:
-        return f"__builtin_convertvector({text}, vf)"
+        one, test = f"splat(({spelling.value_type(to)})1)", f"mask_64({text})" if to == float64 else text
+        return f"({test} ? {one} : {VECTORS[to]}{{}})"
+    if to in (float32, float64):
+        return f"__builtin_convertvector({text}, {VECTORS[to]})"
     return f"({VECTORS[to]}){text}" if {from_, to} == {int32, uint32} else None

@@ -22,7 +22,7 @@ from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import Array, bool_, bytes_of, int32, scalar_of, size_of
+from kernelab.lang.types import Array, bool_, bytes_of, float64, int32, scalar_of, size_of
 
 MOST_STREAMS = 4
 """The arrays that are written past the caches at a time: processors gather about twice as many lines."""
@@ -283,9 +283,12 @@ class VectorMemory(VectorValues):
         self.declare(stmt.out, self.fetched(place, type))
 
     def fetched(self, place: Place, type: str) -> str:
+        kind = "_64" if type == VECTORS[float64] else ""
         if place.adjacent:
-            return f"({type})fetch({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
-        return f"({type})gather({place.base}, {place.offsets}, {self.mask or 'on'})"
+            return (
+                f"({type})fetch{kind}({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
+            )
+        return f"({type})gather{kind}({place.base}, {place.offsets}, {self.mask or 'on'})"
 
     def store(self, stmt: ir.Store, place: Place) -> None:
         scalar, value = scalar_of(elem_of(stmt.array)), stmt.value
@@ -299,7 +302,7 @@ class VectorMemory(VectorValues):
                 self.line(f"const int lane = {lane};")
                 self.line(spelling.store(scalar, place.base, self.of_lane(value)))
             return
-        if scalar in VECTORS and scalar != bool_:
+        if scalar in self.lanes.vectors and scalar != bool_:
             self.put(place, VECTORS[scalar], self.vector(value), self.is_far(stmt))
             return
         with self.each_lane():
@@ -325,11 +328,12 @@ class VectorMemory(VectorValues):
 
     def put(self, place: Place, type: str, value: str, far: str = "") -> None:
         value = spelling.unwrapped(value)
+        moved = value if type == VECTORS[float64] else f"(vf)({value})"
         if not place.adjacent:
-            self.line(f"scatter({place.base}, {place.offsets}, (vf)({value}), {self.mask or 'on'});")
+            self.line(f"scatter({place.base}, {place.offsets}, {moved}, {self.mask or 'on'});")
         elif self.mask:
-            self.line(f"put({place.base}, (vf)({value}), {self.mask});")
+            self.line(f"put({place.base}, {moved}, {self.mask});")
         else:
-            aligned = f"!((i64){place.base} & {4 * self.lanes.width - 1})"
-            streamed = f"if ({far} && {aligned}) stream({place.base}, (vf)({value})); else " if far else ""
+            aligned = f"!((i64){place.base} & {self.lanes.register - 1})"
+            streamed = f"if ({far} && {aligned}) stream({place.base}, {moved}); else " if far else ""
             self.line(f"{streamed}*({type}u*){place.base} = {value};")

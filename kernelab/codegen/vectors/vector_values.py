@@ -15,7 +15,7 @@ from kernelab.codegen.vectors.variation import UNIFORM, VARYING, Variation, vari
 from kernelab.codegen.vectors.vector_helpers import NAMES, VECTORS, Lanes
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Scalar, bool_
+from kernelab.lang.types import Scalar, bool_, float64
 
 
 class Refused(Exception):
@@ -51,9 +51,19 @@ class VectorValues(Body):
         return UNIFORM if isinstance(atom, ir.Const) else self.variation[atom]
 
     def vector_type(self, scalar: Scalar) -> str:
-        if scalar not in VECTORS:
+        if scalar not in self.lanes.vectors:
             raise Refused(f"it computes with {scalar} in each thread")
         return VECTORS[scalar]
+
+    def test_for(self, scalar: Scalar, mask: str) -> str:
+        """A mask in the form that chooses between vectors of a scalar."""
+        return f"mask_64({mask})" if scalar == float64 else mask
+
+    def chosen(self, target: ir.Var, test: ir.Atom, cond: str, yes: str, no: str) -> str:
+        is_mask = self.of(test) != UNIFORM
+        return super().chosen(
+            target, test, self.test_for(scalar_type(target), cond) if is_mask else cond, yes, no
+        )
 
     def vector(self, atom: ir.Atom) -> str:
         """An atom as a vector."""
@@ -101,7 +111,7 @@ class VectorValues(Body):
         for target, value in zip(targets, values, strict=True):
             text, name, scalar = self.value(target, value), self.name(target), scalar_type(target)
             if self.of(target) == VARYING and text != name and (mask or self.of(value) != VARYING):
-                chosen = f"{mask} ? {text} : {name}" if mask else text
+                chosen = f"{self.test_for(scalar, mask)} ? {text} : {name}" if mask else text
                 text = self.temporary(scalar, f"{name}_next", chosen)
             moves.append((name, text, scalar))
         for name, text, old in ordered(moves, self.name.numbered):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
@@ -14,7 +15,7 @@ from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import Scalar, bool_, float32, int32, scalar_of
+from kernelab.lang.types import Scalar, bool_, float32, float64, int32, scalar_of
 
 
 @dataclass(slots=True)
@@ -100,9 +101,11 @@ class VectorWriter(VectorMemory):
         if stmt.held is not None and stmt.out in self.used:
             self.declare(stmt.out, self.value(stmt.out, stmt.held))
 
-    def only(self, value: str) -> str:
-        """A vector with zeros in the lanes that are off."""
-        return f"({self.mask} ? {value} : decltype({value}){{}})" if self.mask else value
+    def only(self, atom: ir.Atom) -> str:
+        """An atom as a vector with zeros in the lanes that are off."""
+        value, scalar = self.vector(atom), scalar_type(atom)
+        test = self.mask and self.test_for(scalar, self.mask)
+        return f"({test} ? {value} : {VECTORS[scalar]}{{}})" if test else value
 
     def add_lanes(self, total: Total, value: ir.Atom, place: Place) -> None:
         """Add to the running total of an element, in as many float64s as there are lanes."""
@@ -111,7 +114,7 @@ class VectorWriter(VectorMemory):
 
     def add_halves(self, total: Total, value: ir.Atom) -> None:
         low, high = self.halves(total)
-        addend = f"const vf addend = {spelling.unwrapped(self.only(self.vector(value)))};"
+        addend = f"const vf addend = {spelling.unwrapped(self.only(value))};"
         self.line(f"{{ {addend} {low} += low(addend), {high} += high(addend); }}")
 
     def halves(self, total: Total) -> tuple[str, str]:
@@ -181,7 +184,7 @@ class VectorWriter(VectorMemory):
                     self.line(total.beside.added(at, "addend"))
 
     def goes_lane_by_lane(self, stmt: ir.Atomic, place: Place, scalar: Scalar) -> bool:
-        if scalar not in VECTORS or scalar == bool_:
+        if scalar not in self.lanes.vectors or scalar == bool_:
             return True
         return not place.is_one and (stmt in self.wide or place.collide)
 
@@ -235,20 +238,21 @@ class VectorWriter(VectorMemory):
         return arrays[vector]
 
     def add(self, stmt: ir.Atomic, place: Place, scalar: Scalar) -> None:
-        type, value = VECTORS[scalar], self.vector(stmt.value)
+        type = VECTORS[scalar]
         if not place.is_one:
-            self.put(place, type, f"{self.fetched(place, type)} + {value}")
+            self.put(place, type, f"{self.fetched(place, type)} + {self.vector(stmt.value)}")
             return
-        total, wide = f"sum_of({self.only(value)})", self.wide.get(stmt)
+        total, wide = f"sum_of({self.only(stmt.value)})", self.wide.get(stmt)
         at = f"*({spelling.value_type(scalar)}*){place.base} += {total};"
         self.line(at if wide is None else wide.added(spelling.unwrapped(place.base), total))
 
     # ------------------------------------------------------------------------------------------ what is saved
 
     def record(self, atoms: Sequence[ir.Atom]) -> tuple[list[int], int]:
-        """The offsets of vectors in a saved record, each lane of 32 bits, and its size."""
-        size = self.lanes.width * spelling.size(int32)
-        return [size * k for k in range(len(atoms))], size * len(atoms)
+        """The offsets of vectors in a saved record, and its size."""
+        sizes = [self.lanes.width * (8 if scalar_type(atom) == float64 else 4) for atom in atoms]
+        ends = [*accumulate(sizes, initial=0)]
+        return ends[:-1], ends[-1]
 
     def keep(self, atom: ir.Atom, place: str) -> None:
         type = self.vector_type(scalar_type(atom))
