@@ -258,6 +258,15 @@ def further(x: array[float], y: array[float]):
     i = tid()
     if i < y.shape[0] - 3:
         y[i] = x[i + 3]
+
+def ring(x: array[float], shift: int, n: int, y: array[float]):
+    i = tid()
+    y[i] = x[(i + shift) % n] + float((i + shift) // n)
+
+def rings(x: array[float], shift: int, n: int, y: array[float]):
+    i = tid()
+    for k in range(3):
+        y[i] = y[i] * 0.5 + x[(i + k + shift) % n]
 """
 
 
@@ -371,6 +380,23 @@ def test_launches_over_float64_do(
     dim, make, words = launches()[name]
     kernel = kernels_of_float64[name.partition(",")[0]]
     told = agree(kernel, dim, lambda: [*map(in_float64, make())], vectorised)
+    assert (words in told) and bool(words) == bool(told), told
+
+
+@pytest.mark.parametrize("name", ["ring", "rings"])
+@pytest.mark.parametrize("n", [N, 100, 17, 16, 15, 7, 1, -5, -40, N + 3, 0])
+@pytest.mark.parametrize("shift", [0, -3, -777, 2**31 - 300, -(2**31)])
+def test_indices_on_a_ring_are_the_same(
+    name: str, shift: int, n: int, kernels: dict[str, kl.Kernel], vectorised: list[bool]
+) -> None:
+    found, scalar = both(kernels[name], N, lambda: [kl.array(reals(N)), shift, n, kl.zeros(N)])
+    assert any(vectorised)
+    for one, other in zip(found, scalar, strict=True):
+        np.testing.assert_array_equal(one, other)
+    told, words = (
+        scalar[-1],
+        "zero" if n == 0 else "out of bounds" if n > N and (shift or name == "rings") else "",
+    )
     assert (words in told) and bool(words) == bool(told), told
 
 

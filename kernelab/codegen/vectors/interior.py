@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kernelab.codegen.cpp.helpers import Names
-from kernelab.codegen.vectors.launch_rule import MOST, OPPOSITE, LaunchRanges
+from kernelab.codegen.vectors.launch_rule import MOST, OPPOSITE, SIGNS, LaunchRanges
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variation
 from kernelab.lang import ir
 from kernelab.lang.types import Array, bool_, int32
@@ -25,7 +25,6 @@ class Affine(NamedTuple):
 Order = tuple[str, ir.Atom, ir.Atom]
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
-_SIGNS = {"lt": "<", "gt": ">", "le": "<=", "ge": ">="}
 
 
 class Interior:
@@ -132,7 +131,7 @@ class Interior:
         if other.is_linear:
             name, one, other = _MIRRORED[name], other, one
         if not one.is_linear:
-            return [f"{one.text} {_SIGNS[name]} {other.text}"], [], []
+            return [f"{one.text} {SIGNS[name]} {other.text}"], [], []
         # Below this the sum of both is what 32 bits hold, too.
         rows = [f"{one.text} <= {MOST} && {one.text} >= -{MOST}"] if one.text != "0" else []
         at = f"{other.text} - {one.text}"

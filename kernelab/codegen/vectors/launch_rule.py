@@ -73,6 +73,8 @@ def _reach(array: ir.Var, names: Names) -> tuple[str, str]:
 Range = tuple[str, str]
 """The least value and the largest one, of the type i64."""
 
+SIGNS = {"lt": "<", "gt": ">", "le": "<=", "ge": ">=", "eq": "==", "ne": "!="}
+
 Tests = Sequence[tuple[ir.Atom, bool]]
 """The conditions of branches, and how they come out."""
 
@@ -154,7 +156,26 @@ class LaunchRanges:
             return None if count is None else ("0", f"({count[1]} - 1)")
         return self._of_let(self._lets[atom], tests) if atom in self._lets else None
 
+    def is_remainder(self, atom: ir.Atom) -> bool:
+        """Whether an integer is the remainder by a launch constant: likely within an array of that size."""
+        stmt = self._lets.get(atom) if isinstance(atom, ir.Var) else None
+        return stmt is not None and stmt.op.name == "mod" and self._is_constant(stmt.args[1])
+
+    def holds(self, cond: ir.Atom) -> str | None:
+        """A comparison of launch constants as a condition of the launch; None for any other."""
+        match self._lets.get(cond) if isinstance(cond, ir.Var) else None:
+            case ir.Let(_, op, (left, right)) if op.name in SIGNS and left.type == right.type == int32:
+                one, other = (self.of(arg) if self._is_constant(arg) else None for arg in (left, right))
+                return one and other and f"{one[0]} {SIGNS[op.name]} {other[0]}"
+        return None
+
+    def _is_constant(self, atom: ir.Atom) -> bool:
+        return isinstance(atom, ir.Const) or atom in self._function.params or atom in self.constants
+
     def _of_let(self, stmt: ir.Let, tests: Tests) -> Range | None:
+        if stmt.op.name == "mod":
+            divisor = self.of(stmt.args[1], tests)
+            return divisor and (f"smaller({divisor[0]} + 1, 0)", f"larger({divisor[1]} - 1, 0)")
         if stmt.op.name not in ("add", "sub"):
             return None
         left, right = (self.of(arg, tests) for arg in stmt.args)

@@ -21,7 +21,7 @@ vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put ga
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
-int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64
+is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -137,8 +137,22 @@ _DIVISION = """template <class V, class H> INLINE V quotient_of(V x, V y) {
 INLINE vi quotient(vi x, vi y) { return quotient_of<vi, vih>(x, y); }
 INLINE vu quotient(vu x, vu y) { return quotient_of<vu, vuh>(x, y); }
 template <class V> INLINE V remainder(V x, V y) { return x - quotient(x, y) * y; }
+INLINE bool is_far_apart(int first, int n) { return n > 16 && first < 0x7ffffff0; }
+INLINE vi quotient(int first, int n) {
+  if (!is_far_apart(first, n)) return quotient(first + iota, splat(n));
+  const int whole = first / n - (first % n < 0);
+  return whole - (first - whole * n + iota >= n);
+}
+INLINE vi remainder(int first, int n) {
+  if (!is_far_apart(first, n)) return remainder(first + iota, splat(n));
+  const vi rest = first % n + (first % n < 0 ? n : 0) + iota;
+  return rest >= n ? rest - n : rest;
+}
 """
-"""A float64 tells the quotient of two integers of 32 bits from the next whole number."""
+"""A float64 tells the quotient of two integers of 32 bits from the next whole number.
+
+Where lanes follow one another, from `first` on, their quotient is that of the first, or one more.
+"""
 
 _REDUCTIONS = """\
 template <class V> INLINE auto sum_of(V x) {{

@@ -248,7 +248,10 @@ class VectorMemory(VectorValues):
                 text = f"(vi){text}"
             name = self.temporary(int32, f"{self.name(array)}_i{axis}", text)
             outside = f"any({self.masked(f'((vu){name} >= (unsigned){extent})')})"
-            if self.counts_from_the_end(index):
+            if self.has_effects and not self.is_checked and self.ranges.is_remainder(index):
+                self.within_at_launch(index, extent)
+            elif self.counts_from_the_end(index):
+                outside = f"{self.unless_within(index, extent)}{outside}"
                 with self.braces(f"if ({outside})"):
                     self.line(f"{name} = {name} < 0 ? {name} + (int){extent} : {name};")
                     if not self.is_checked:

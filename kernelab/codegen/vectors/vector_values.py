@@ -11,11 +11,11 @@ from kernelab.codegen.cpp.emitter import Body
 from kernelab.codegen.cpp.helpers import Names, identifier
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.writer import ordered, scalar_type
-from kernelab.codegen.vectors.variation import UNIFORM, VARYING, Variation, variations
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
 from kernelab.codegen.vectors.vector_helpers import NAMES, VECTORS, Lanes
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Scalar, bool_, float64
+from kernelab.lang.types import Scalar, bool_, float64, int32
 
 
 class Refused(Exception):
@@ -129,7 +129,11 @@ class VectorValues(Body):
         types, scalar = [scalar_type(arg) for arg in stmt.args], scalar_type(stmt.out)
         for type in (*types, scalar):
             self.vector_type(type)
-        text = self.lanes.operation(stmt.op, [self.vector(arg) for arg in stmt.args], types, scalar)
+        if stmt.op.name in ("floordiv", "mod") and scalar == int32 and self.is_linear_by_uniform(stmt.args):
+            operands = [self.atom(arg) for arg in stmt.args]
+        else:
+            operands = [self.vector(arg) for arg in stmt.args]
+        text = self.lanes.operation(stmt.op, operands, types, scalar)
         if text is not None:
             self.declare(stmt.out, text)
             return
@@ -142,6 +146,9 @@ class VectorValues(Body):
         self.line(
             f"for (int lane = 0; lane < {self.lanes.width}; ++lane) {self.name(stmt.out)}[lane] = {result};"
         )
+
+    def is_linear_by_uniform(self, args: Sequence[ir.Atom]) -> bool:
+        return [self.of(arg) for arg in args] == [LINEAR, UNIFORM]
 
     def masked(self, text: str) -> str:
         return f"{text} & {self.mask}" if self.mask else text

@@ -71,6 +71,8 @@ class VectorWriter(VectorMemory):
                 self.atomic(stmt)
             case ir.Assert() if self.is_checked:
                 pass
+            case ir.Assert(cond) if self.has_effects and (rule := self.ranges.holds(cond)):
+                self.conditions[rule] = None
             case ir.Assert(cond, kind, message):
                 failed = f"!{self.atom(cond)}"
                 if self.of(cond) != UNIFORM:
