@@ -641,3 +641,81 @@ def test_a_copy_of_what_has_no_gradients_ends_those_of_what_it_overwrites() -> N
         kl.launch(kernels["added"], 2, [x, y])
     tape.backward(grads={y: kl.ones(2)})
     assert x.grad.list() == [1.0, 1.0]
+
+
+# ------------------------------------------------------------------------------------------ inputs in parts
+
+PARTS = """
+@struct
+class Body:
+    x: vec3
+    flag: int
+    m: float
+
+@struct
+class Floats:
+    x: vec3
+    m: float
+
+def energy(bodies: array[Body], e: array[float]):
+    i = tid()
+    e[i] = bodies[i].m * dot(bodies[i].x, bodies[i].x)
+
+def energy_of_floats(bodies: array[Floats], e: array[float]):
+    i = tid()
+    e[i] = bodies[i].m * dot(bodies[i].x, bodies[i].x)
+
+def mass(bodies: array[Floats], e: array[float]):
+    i = tid()
+    e[i] = 3.0 * bodies[i].m
+
+def product(a: array[float], b: array[float], e: array[float]):
+    i = tid()
+    e[i] = a[i] * b[i]
+"""
+
+
+@pytest.mark.parametrize(("name", "struct"), [("energy", "Body"), ("energy_of_floats", "Floats")])
+@pytest.mark.parametrize("n", [5, 6000])
+@pytest.mark.parametrize("passes", [1, 3])
+def test_gradients_of_the_fields_of_structs_add_up(name: str, struct: str, n: int, passes: int) -> None:
+    kernels = kl.compile(PARTS)
+    bodies = kl.zeros(n, kernels[struct], requires_grad=True)
+    x, m = np.arange(3.0 * n, dtype=np.float32).reshape(n, 3) % 8, np.arange(n, dtype=np.float32) % 8
+    bodies["x"].assign(x)
+    bodies["m"].assign(m)
+    e = kl.zeros(n, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels[name], n, [bodies, e])
+    for _ in range(passes):
+        tape.backward(grads={e: kl.ones(n)})
+    np.testing.assert_array_equal(bodies["x"].grad.numpy(), passes * 2 * m[:, None] * x)
+    np.testing.assert_array_equal(bodies["m"].grad.numpy(), passes * (x * x).sum(1))
+
+
+def test_a_gradient_of_a_field_that_is_not_read_stays_as_it_is() -> None:
+    kernels, n = kl.compile(PARTS), 5
+    bodies, e = kl.zeros(n, kernels["Floats"], requires_grad=True), kl.zeros(n, requires_grad=True)
+    bodies["x"].grad.fill_(-0.0)
+    bodies["m"].grad.fill_(1.0)
+    with kl.Tape() as tape:
+        kl.launch(kernels["mass"], n, [bodies, e])
+    tape.backward(grads={e: kl.ones(n)})
+    assert np.signbit(bodies["x"].grad.numpy()).all()
+    assert bodies["m"].grad.list() == [4.0] * n
+
+
+@pytest.mark.parametrize("begin", [0, 2, 4])
+def test_gradients_of_slices_of_one_array_add_up(begin: int) -> None:
+    """Slices that have elements in common count these twice; an array that is written later has its own."""
+    kernels, values = kl.compile(PARTS), np.arange(1.0, 9.0, dtype=np.float32)
+    x, e = kl.array(values, requires_grad=True), kl.zeros(4, requires_grad=True)
+    a, b = slice(0, 4), slice(begin, begin + 4)
+    with kl.Tape() as tape:
+        kl.launch(kernels["product"], 4, [x[a], x[b], e])
+    wanted = np.zeros(8, np.float32)
+    wanted[a] += values[b]
+    wanted[b] += values[a]
+    for count in (1, 2):
+        tape.backward(grads={e: kl.ones(4)})
+        np.testing.assert_array_equal(x.grad.numpy(), count * wanted)

@@ -12,6 +12,7 @@ they are made.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
 
 # ---------------------------------------------------------------------------------------------------- plan
+
+MOST_PARTS = 32
+"""The inputs in one memory from which it takes too long to compare each with each."""
 
 _NOTHING: Any = object()
 """The history of memory that no record has touched.
@@ -259,8 +263,24 @@ class BackwardPlan:
             if memory in inputs or memory.folded or kept or not elements.is_whole:
                 self.mixed.add(memory)
             inputs.add(memory)
+        if self.mixed:
+            self.mixed -= self._only_added_to()
         self.mixed |= inputs.intersection([elements.allocation for elements in self.before])
         return inputs
+
+    def _only_added_to(self) -> set[Allocation]:
+        """The mixed memory that no record writes and whose inputs lie apart, as fields of structs do."""
+        written = {target.allocation for step in self.steps for target in step.written}
+        parts: dict[Allocation, list[array]] = {}
+        for _, one in self.inputs:
+            memory = one.elements.allocation
+            if memory in self.mixed and memory not in written and not memory.folded:
+                parts.setdefault(memory, []).append(one.elements)
+        return {
+            memory
+            for memory, some in parts.items()
+            if len(some) <= MOST_PARTS and not any(a.overlaps(b) for a, b in combinations(some, 2))
+        }
 
     def leave(self) -> None:
         """Find the records that need not clear the adjoints of what they wrote: these are dropped after them.
@@ -479,7 +499,7 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
     added_to: set[Allocation | None] = set()
     for memory, inputs in groups.items():
         if memory not in plan.mixed:
-            _add(inputs[0], adjoints)
+            _add(inputs, adjoints)
         else:
             if memory.adjoint in added_to:
                 plan.held |= {elements: _gradient_now(elements) for elements in inputs}
@@ -493,9 +513,9 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
             added_to.add(memory.adjoint)
 
 
-def _add(elements: array, adjoints: Adjoints) -> None:
-    """Add the adjoint of all elements of a memory to their gradient."""
-    memory = elements.allocation
+def _add(inputs: Sequence[array], adjoints: Adjoints) -> None:
+    """Add the adjoints of elements that lie apart in one memory to their gradients."""
+    memory = inputs[0].allocation
     buffer = adjoints.memory.get(memory)
     if buffer is None:
         return
@@ -503,14 +523,28 @@ def _add(elements: array, adjoints: Adjoints) -> None:
         memory.adjoint = adjoints.memory.pop(memory)
         return
     if memory.adjoint is None or memory.space is not None or memory.adjoint.space is not None:
-        _publish_sum(elements, _gradient_now(elements), adjoints)
+        for elements in inputs:
+            _publish_sum(elements, _gradient_now(elements), adjoints)
         return
-    gradient, like, offset = about_to_change(elements), elements.outline(), elements.offset
-    values, more = (
-        np.ndarray(like.shape, like.dtype, one.buffer(), offset, like.strides) for one in (gradient, buffer)
-    )
-    np.add(values, more, out=values)
+    for elements in inputs:
+        gradient = about_to_change(elements)
+    first = inputs[0]
+    for like, offset in _outlines(inputs) if len(inputs) > 1 else [(first.outline(), first.offset)]:
+        values, more = (
+            np.ndarray(like.shape, like.dtype, one.buffer(), offset, like.strides)
+            for one in (gradient, buffer)
+        )
+        np.add(values, more, out=values)
     gradient.publish()
+
+
+def _outlines(parts: Sequence[array]) -> list[tuple[HostArray, int]]:
+    """Outlines of elements that lie apart, with their offsets; of fields that fill a memory, a single one."""
+    outlines, memory = [(elements.outline(), elements.offset) for elements in parts], parts[0].allocation
+    dtypes = {like.dtype for like, _ in outlines}
+    if len(dtypes) == 1 and sum(like.nbytes for like, _ in outlines) == memory.nbytes:
+        return [(np.frombuffer(memory.buffer(), dtypes.pop()), 0)]
+    return outlines
 
 
 def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:

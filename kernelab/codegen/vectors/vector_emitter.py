@@ -363,7 +363,8 @@ def _always_run(block: ir.Block) -> Iterator[ir.Load | ir.Store | ir.Atomic]:
 
 def computes_in_doubles(function: ir.Function) -> bool:
     """Whether threads compute with float64 each."""
-    return any(var.type == float64 and kind == VARYING for var, kind in variations(function).items())
+    kinds = variations(function) if function.threads else {}
+    return any(var.type == float64 and kind == VARYING for var, kind in kinds.items())
 
 
 ITERATIONS = 8
