@@ -54,6 +54,18 @@ def plane(x: array2d[float], z: array2d[float]):
     i, j = tid()
     z[i, j] = x[i, j] * x[i, j]
 
+def turned(x: array2d[float], z: array2d[float]):
+    i, j = tid()
+    z[j, i] = x[i, j] * x[i, j]
+
+def column(x: array[float], z: array2d[float]):
+    i = tid()
+    z[i, 1] = x[i] * x[i]
+
+def lines(x: array2d[float], z: array[float]):
+    i, j = tid()
+    z[j] = x[i, j] * x[i, j]
+
 def split_in_two(x: array[float], y: array[float], z: array[float]):
     i = tid()
     y[i] = x[i] * x[i]
@@ -161,6 +173,17 @@ def more_dimensions(k: Any) -> list[Any]:
     return [x, z]
 
 
+def other_places(k: Any) -> list[Any]:
+    x, y, z = leaf(70, 60), kl.zeros((60, 70), requires_grad=True), kl.zeros((60, 70), requires_grad=True)
+    v, w = leaf(N), kl.zeros((N, 2), requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(k["turned"], (70, 60), [x], [y])
+        kl.launch(k["plane"], (60, 70), [y], [z])
+        kl.launch(k["column"], N, [v], [w])
+    tape.backward(grads={z: seed_of(z), w: seed_of(w)})
+    return [x, y, z, v, w]
+
+
 def two_results(k: Any) -> list[Any]:
     x, y, z, w = leaf(N), leaf(N, seed=1), leaf(N, seed=2), leaf(N, seed=3)
     a = leaf(1)
@@ -208,6 +231,7 @@ CASES: dict[str, Callable[[Any], list[Any]]] = {
         f.__name__: f
         for f in (
             *(chain, to_and_fro, overwritten_in_part, gathered, more_dimensions, two_results, in_place),
+            other_places,
             *(cotangents_that_are_gradients, two_of_one_memory),
         )
     },
@@ -217,6 +241,7 @@ SETTLED = {name: [0] for name in (*NONE, "in_place")} | {
     "scaled": [1],
     "positive": [1],
     "chain": [3, 3],
+    "other_places": [3],
     "gathered": [1],  # of y, the elements at the border are an input
     "cotangents_that_are_gradients": [2] * 4,
     "two_of_one_memory": [1, 1],
@@ -320,8 +345,8 @@ def adjoint_of(kernels: Any, name: str) -> Any:
 
 def test_what_each_thread_reads_once_and_clears_is_left(kernels: Any) -> None:
     cleared = {name: {each.hint for each in cleared_once(adjoint_of(kernels, name))} for name in kernels}
-    once = {name: {"z_bar"} for name in ("scaled", "positive", "smooth", "blur", "plane")}
-    never: dict[str, set[str]] = {name: set() for name in ("added", "twice", "double", "looped")}
+    once = {name: {"z_bar"} for name in ("scaled", "positive", "smooth", "blur", "plane", "turned", "column")}
+    never: dict[str, set[str]] = {name: set() for name in ("added", "twice", "double", "looped", "lines")}
     assert cleared == {**once, **never, "split_in_two": {"y_bar", "z_bar"}}
 
 

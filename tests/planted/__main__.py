@@ -13,6 +13,7 @@ from tests.planted.backward import BACKWARD
 from tests.planted.explained import EXPLAINED
 from tests.planted.faults import FAULTS, Fault
 from tests.planted.folded import FOLDED
+from tests.planted.lanes import LANES
 from tests.planted.later import LATER
 from tests.planted.operators import OPERATORS
 from tests.planted.plant import Verdict, copy_checkout, try_fault
@@ -23,7 +24,7 @@ ENOUGH = 0.95
 def main(words: list[str]) -> int:
     chosen = [
         fault
-        for fault in (*FAULTS, *LATER, *BACKWARD, *EXPLAINED, *FOLDED, *OPERATORS)
+        for fault in (*FAULTS, *LATER, *BACKWARD, *EXPLAINED, *FOLDED, *OPERATORS, *LANES)
         if not words or " ".join(words) in fault.name
     ]
     with tempfile.TemporaryDirectory(prefix="kernelab-planted-") as folder:

@@ -263,7 +263,7 @@ LATER = (
     Fault(
         "vector code takes a row in which no thread takes a branch for one in which all do",
         CODEGEN,
-        'return [f"{one.text} {_SIGNS[name]} {other.text}"], [], []',
+        'return [f"{one.text} {SIGNS[name]} {other.text}"], [], []',
         "return [], [], []",
         VECTORS,
     ),
@@ -277,7 +277,7 @@ LATER = (
     Fault(
         "vector code writes past the caches what does not begin at a vector",
         CODEGEN,
-        'aligned = f"!((i64){place.base} & {4 * self.lanes.width - 1})"',
+        'aligned = f"!((i64){place.base} & {self.lanes.register - 1})"',
         'aligned = "true"',
         VECTORS,
     ),

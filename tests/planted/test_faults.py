@@ -9,11 +9,12 @@ from tests.planted.explained import EXPLAINED
 from tests.planted.faults import FAULTS as FIRST
 from tests.planted.faults import Fault
 from tests.planted.folded import FOLDED
+from tests.planted.lanes import LANES
 from tests.planted.later import LATER
 from tests.planted.operators import OPERATORS
 from tests.planted.plant import ROOT, places
 
-FAULTS = (*FIRST, *LATER, *BACKWARD, *EXPLAINED, *FOLDED, *OPERATORS)
+FAULTS = (*FIRST, *LATER, *BACKWARD, *EXPLAINED, *FOLDED, *OPERATORS, *LANES)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

@@ -4,7 +4,7 @@ before    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += a * g
 after     g = y_bar[i]; x_bar[i] += a * g
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernelab.data_classes import replace
 from kernelab.lang import ir
@@ -12,7 +12,10 @@ from kernelab.lang.build import elem_of
 
 
 def cleared_once(function: ir.Function) -> frozenset[ir.Var]:
-    """The arrays of which each thread reads its own element and then sets it to zero, and no more."""
+    """The arrays of which each thread reads an element of its own and then sets it to zero, and no more.
+
+    All thread indices are among those of the element, in any order.
+    """
     stmts = [*ir.walk(function.body)]
     if not function.threads or any(isinstance(stmt, ir.Native) for stmt in stmts):
         return frozenset()
@@ -23,9 +26,15 @@ def cleared_once(function: ir.Function) -> frozenset[ir.Var]:
         for array, found in touching.items()
         if len(found) == 2
         and _is_clear(found[1])
-        and all(isinstance(stmt, ir.Load | ir.Store) and stmt.indices == function.threads for stmt in found)
+        and _is_own(found, function.threads)
         and any(set(found) <= {*block.stmts} for block in blocks)
     )
+
+
+def _is_own(stmts: Sequence[ir.Stmt], threads: tuple[ir.Var, ...]) -> bool:
+    """Whether statements touch one element, which no other thread touches by them."""
+    places = {stmt.indices if isinstance(stmt, ir.Load | ir.Store) else () for stmt in stmts}
+    return len(places) == 1 and {*threads} <= {*places.pop()}
 
 
 def _is_clear(stmt: ir.Stmt) -> bool:

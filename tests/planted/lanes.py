@@ -1,0 +1,65 @@
+"""Faults of vector code: float64 and integers in each lane; and of the gradients of fields of structs."""
+
+from tests.planted.faults import AUTODIFF, Fault
+from tests.planted.later import CODEGEN, VECTORS
+
+BACKWARD_PASS = ("tests/autodiff/test_backward.py",)
+
+LANES = (
+    Fault(
+        "a mask chooses the other float64",
+        CODEGEN,
+        'return f"mask_64({mask})" if scalar == float64 else mask',
+        'return f"(~mask_64({mask}))" if scalar == float64 else mask',
+        VECTORS,
+    ),
+    Fault(
+        "saved float64s take the place of float32s",
+        CODEGEN,
+        "(8 if scalar_type(atom) == float64 else 4) for atom in atoms",
+        "4 for atom in atoms",
+        VECTORS,
+    ),
+    Fault(
+        "the largest float64s become the least integer",
+        CODEGEN,
+        "return mask_32(x >= 0x1p31) ? splat(0x7fffffff) : mask_32(x == x) ? truncated(x) : vi{{}};",
+        "return mask_32(x == x) ? truncated(x) : vi{{}};",
+        VECTORS,
+    ),
+    Fault(
+        "signed numbers are shifted as unsigned ones",
+        CODEGEN,
+        "psrav{width}si(x, n)",
+        "psrlv{width}si(x, n)",
+        VECTORS,
+    ),
+    Fault(
+        "the quotients of neighbours are all that of the first",
+        CODEGEN,
+        "return whole - (first - whole * n + iota >= n);",
+        "return splat(whole);",
+        VECTORS,
+    ),
+    Fault(
+        "an assertion of a launch holds where it does not",
+        CODEGEN,
+        'return one and other and f"{one[0]} {SIGNS[op.name]} {other[0]}"',
+        'return one and other and "true"',
+        VECTORS,
+    ),
+    Fault(
+        "fields of structs that are not read are added to their gradients",
+        AUTODIFF,
+        "if len(dtypes) == 1 and sum(like.nbytes for like, _ in outlines) == memory.nbytes:",
+        "if len(dtypes) == 1:",
+        BACKWARD_PASS,
+    ),
+    Fault(
+        "slices that have elements in common count for lying apart",
+        AUTODIFF,
+        "if len(some) <= MOST_PARTS and not any(a.overlaps(b) for a, b in combinations(some, 2))",
+        "if len(some) <= MOST_PARTS",
+        BACKWARD_PASS,
+    ),
+)
