@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,21 @@ def test_so_does_one_whose_hessian_is_taken(chunk_size: int | None) -> None:
     hessian = kl.func.jacfwd(grad, chunk_size=chunk_size)(x).numpy()
     assert np.allclose(hessian, np.diag([4.0 + 12.0, 8.0 + 48.0, 16.0 + 108.0]))
     assert np.allclose(KEPT["y"].numpy(), [2.0, 6.0, 13.0])
+
+
+def test_a_write_that_was_refused_in_another_thread_has_not_happened() -> None:
+    def cubes(x: Any) -> Any:
+        y = 1.0 * x
+        squares = y * y
+        with ThreadPoolExecutor(1) as pool:
+            refused.append(pool.submit(y.fill_, 9.0).exception())
+        return (squares * y).sum()
+
+    refused: list[BaseException | None] = []
+    x = kl.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(kl.func.grad(cubes)(x).numpy(), [3.0, 12.0, 27.0])
+    np.testing.assert_allclose(np.asarray(kl.func.hessian(cubes)(x)), np.diag([6.0, 12.0, 18.0]))
+    assert all(isinstance(error, GradientError) for error in refused)
 
 
 def test_in_vmap_an_element_takes_an_array_of_one() -> None:

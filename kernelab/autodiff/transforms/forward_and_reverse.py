@@ -67,9 +67,10 @@ class LevelSnapshot(Snapshot):
     def exposed(self) -> None:
         needed = self.needed()
         if needed is not None:
-            self._room, kept = room(self.elements, self._box)
+            view, kept = room(self.elements, self._box)
+            self.level.move(kept, needed)  # may be refused: then the elements are still needed where they are
+            self._room = view
             self.release()
-            self.level.move(kept, needed)
 
 
 class Ran(LaunchEntry):
