@@ -37,7 +37,7 @@ class Extension:
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
         self.magics = KernelMagics(shell)
-        self.matcher = matcher(OPTIONS, CHOICES)
+        self.matcher = matcher(OPTIONS, CHOICES, shell.user_ns)
         kernel = getattr(shell, "kernel", None)
         self.inspector = None if kernel is None else Inspector(kernel)
         self.watch = Watch()

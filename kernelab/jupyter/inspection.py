@@ -250,8 +250,11 @@ Offer = tuple[str, str]
 """A word and what kind of thing it is."""
 
 
-def matcher(options: Sequence[str], choices: dict[str, Sequence[str]]) -> Any:
-    """IPython's matcher for our cells; `choices` are the words that may follow an option."""
+def matcher(options: Sequence[str], choices: dict[str, Sequence[str]], names: Mapping[str, Any]) -> Any:
+    """IPython's matcher for our cells; `choices` are the words that may follow an option.
+
+    `names` are those of the notebook, where structs may be.
+    """
 
     def complete(context: CompletionContext) -> SimpleMatcherResult:
         magic_line = CellText(context.full_text).magic_line
@@ -265,7 +268,7 @@ def matcher(options: Sequence[str], choices: dict[str, Sequence[str]]) -> Any:
             if previous in choices:
                 offers = [(choice, "value") for choice in choices[previous]]
             return _offer(offers, token, suppress=True)
-        return _offer(_in_body(context.full_text, before), context.token, suppress=False)
+        return _offer(_in_body(context.full_text, before, names), context.token, suppress=False)
 
     return context_matcher(identifier="kernelab")(complete)
 
@@ -275,16 +278,31 @@ def _offer(offers: Sequence[Offer], token: str, *, suppress: bool) -> SimpleMatc
     return SimpleMatcherResult(completions=completions, suppress=suppress and bool(completions))
 
 
-def _in_body(text: str, before: str) -> list[Offer]:
-    dotted = re.search(r"(\w+)\.\w*$", before)
+def _in_body(text: str, before: str, names: Mapping[str, Any]) -> list[Offer]:
+    dotted = re.search(r"(\w+)(\[[^\[\]]*\])?\.\w*$", before)
     if dotted is None:
         return list(_words())
-    name = dotted[1]
+    name, index = dotted.groups()
     if name in PREFIXES:
         return [(f"{name}.{word}", kind) for word, kind in _words()]
-    if re.search(rf"\b{re.escape(name)}\s*:\s*(?:\w+\.)?array", text):
+    stated = re.search(rf"\b{re.escape(name)}\s*:\s*(?:\w+\.)?(\w+)(?:\[(?:\w+\.)?(\w+))?", text)
+    kind, element = stated.groups("") if stated else ("", "")
+    is_array = kind.startswith("array")
+    if is_array and index is None:
         return [(f"{name}.{attribute}", "property") for attribute in ARRAY_ATTRIBUTES]
-    return []
+    before_dot = name if index is None else ""  # a bracket begins a token of its own
+    return [
+        (f"{before_dot}.{field}", "property") for field in _fields(element if is_array else kind, text, names)
+    ]
+
+
+def _fields(struct: str, text: str, names: Mapping[str, Any]) -> list[str]:
+    """The fields of a struct of the cell, or of the notebook."""
+    body = re.search(rf"^class {struct}\b[^\n]*\n((?:[ \t]+[^\n]*\n|[ \t]*\n)*)", text, re.MULTILINE)
+    if struct and body is not None:
+        return re.findall(r"^[ \t]+(\w+)[ \t]*:", body[1], re.MULTILINE)
+    found = getattr(names.get(struct), "__kernelab_struct__", None)
+    return [] if found is None else [field.name for field in found.fields]
 
 
 def _words() -> Iterator[Offer]:

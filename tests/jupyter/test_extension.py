@@ -294,6 +294,23 @@ def test_the_body_completes_the_words_of_the_language(without_jedi: Notebook) ->
     assert "normalize" not in without_jedi.complete("i = norm")
 
 
+SPRING = "@struct\nclass Spring:\n    stiffness: float\n    # at rest\n    length: float\n\n"
+
+
+@pytest.mark.parametrize("is_in_cell", [True, False])
+def test_the_body_completes_the_fields_of_structs(without_jedi: Notebook, is_in_cell: bool) -> None:
+    if not is_in_cell:
+        without_jedi.run("%%kernel\n" + SPRING)
+    head = "%%kernel\n" + (SPRING if is_in_cell else "")
+    body = head + "def f(s: Spring, several: array[Spring], x: array[float]):\n    i = tid()\n    x[i] = "
+    fields = {"stiffness", "length"}
+    assert {word.rpartition(".")[2] for word in without_jedi.complete(body + "s.")} == fields
+    assert without_jedi.complete(body + "s.st") == {"s.stiffness": "property"}
+    assert {word.rpartition(".")[2] for word in without_jedi.complete(body + "several[i].")} == fields
+    assert "several.shape" in without_jedi.complete(body + "several.")
+    without_jedi.run("Spring = None")
+
+
 def test_the_body_still_completes_the_names_of_the_notebook(without_jedi: Notebook) -> None:
     without_jedi.run("gravity = 9.81")
     assert "gravity" in without_jedi.complete("%%kernel\ndef f(x: array[float]):\n    x[0] = grav")
