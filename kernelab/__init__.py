@@ -155,6 +155,8 @@ def __getattr__(name: str) -> _Any:
     __tracebackhide__ = True  # IPython shows the frames of the user
     if name in _FACES:
         return _imported(f"kernelab.{name}")
+    if name == "__all__":  # `from kernelab import *` asks
+        return globals().setdefault(name, _starred())
     if name.startswith("__"):  # Python asks for __path__ and the like
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _HOME_OF:
@@ -166,7 +168,13 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     """The names that a completer offers: the public names, not the folders that they come from."""
-    return sorted({*__all__, *_imported("kernelab.language").words(), *_FACES, "__version__"})
+    return sorted({*_starred(), *_imported("kernelab.language").words(), *_FACES, "__version__"})
+
+
+def _starred() -> list[str]:
+    """What ``from kernelab import *`` brings: the public names, and the types but for `bool`."""
+    types = {*_imported("kernelab.lang.types").named_types()} - {"bool"}
+    return sorted([*_HOME_OF, "func", *_WORDS.split(), *types])
 
 
 _WORDS = (
@@ -174,5 +182,3 @@ _WORDS = (
     "printf tid"
 )
 """The words of the language that are public names, too, so that ``from kernelab import *`` brings them."""
-
-__all__ = sorted([*_HOME_OF, "func", *_WORDS.split()])

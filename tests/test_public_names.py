@@ -20,6 +20,13 @@ def test_types_and_operations_of_the_language_are_names_of_the_module() -> None:
     assert kl.sin(0.5) == kl.sin(np.float32(0.5)) == np.sin(np.float32(0.5))
 
 
+def test_a_star_brings_the_types_and_hides_no_type_of_python() -> None:
+    names: dict[str, object] = {}
+    exec("from kernelab import *", names)
+    assert {"vec3", "mat33d", "float64", "quat", "int32", "kernel", "tid"} <= names.keys()
+    assert not {"bool", "int", "float", "abs", "max", "min", "sum", "round", "pow"} & names.keys()
+
+
 @pytest.mark.parametrize(
     ("statement", "hint"),
     [
