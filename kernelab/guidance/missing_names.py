@@ -77,8 +77,8 @@ is_contiguous: write y = x.contiguous()
 
 KERNELS = Table(r"""
 launch|run|forward|call|apply: write kl.launch(kernel, dim=n, inputs=[...]), or kernel[n](...)
-show|display|plot|view|code|adj|adjoint: show it as the value of a cell, or write kl.show(kernel): its
-    adjoint stands beside its source
+show|display|plot|view|draw|print|listing|code|ir|adj|adjoint: show it as the value of a cell, or write
+    kl.show(kernel): its adjoint stands beside its source
 tangent: %%kernel --show tangent shows it; kernel.jvp([...]) is the program
 backward: record its launch, and ask the tape: tape.backward(loss)
 grad: write kl.func.grad(function)(x) of a function that launches it
@@ -86,7 +86,9 @@ py_func|signatures|inspect_\w+|parallel_diagnostics: show it as the value of a c
 jacobian: write kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])
 gradcheck: write kl.autograd.gradcheck(kernel, dim=n, inputs=[...], outputs=[...])
 trace: write kl.trace(kernel, thread, dim=n, inputs=[...])
-args: its parameters are in inspect.signature(kernel)
+args|signature: its parameters are in inspect.signature(kernel)
+cpp|ptx|sass|cuda: write %%kernel --show {name} at the head of its cell
+compile|build|jit: it is built when it is first launched
 overloads|(get|add)_overload: write kl.overload(kernel, [types]), which is the kernel for these types
 func: what Python would run is kernel.__wrapped__
 """)
@@ -113,9 +115,32 @@ hessian: write kl.func.hessian(function)(x)
 stop_recording: a tape records what runs inside `with kl.Tape() as tape:`; pass record_tape=False to a
     launch that is not to be recorded
 start|stop|record: a tape records what runs inside `with kl.Tape() as tape:`
-plot|show|display: write kl.show(tape), or tape as the last line of a cell
+plot|show|display|draw|view|graph|print|summary: write kl.show(tape), or tape as the last line of a cell
+records?_?list|records|launches|ops|operations: write list(tape), or kl.show(tape)
 """)
 """Attributes of tapes."""
+
+JACOBIANS = Table(r"""
+plot|show|display|draw|view: write kl.show(jacobians), or jacobians as the last line of a cell
+numpy|to_numpy|toarray|tolist|todense|dense|full|matrix|shape|T|tocsr: it has one for each input and output:
+    write jacobians[0, 0].numpy()
+""")
+"""Attributes of the Jacobians of a function, of which each is a matrix."""
+
+JACOBIAN = Table(r"""
+plot|imshow|show|display|draw|view: write plt.imshow(jacobian.numpy()), or kl.show(jacobians) of all of them
+to_numpy|toarray|todense|dense|full|matrix|values|tolist: write jacobian.numpy()
+tocsc|tocoo|sparse|to_sparse: write jacobian.tocsr()
+""")
+"""Attributes of one Jacobian."""
+
+REPORTS = Table(r"""
+plot|show|display|draw|view|summary|print: write kl.show(report), or report as the last line of a cell
+ok|success|succeeded|passed|valid|result|is_ok: a report is true where the check has passed: if report: ...
+order: write report.slope
+max_error|error|errors: the worst is report.worst()
+""")
+"""Attributes of the reports of checks."""
 
 DEVICES = Table(r"""
 stream|has_stream: write kl.get_stream(device)
@@ -333,6 +358,14 @@ class Answers:
         names = [own for own in dir(type(self)) if not own.startswith("_") and own not in ("NAMED", "HINTS")]
         hint = None if name.startswith("_") else self.HINTS.hint(name)
         raise KernelAttributeError.of_name(f"{self.NAMED} has no {name}", hint or None, name, names)
+
+
+class ReportHints(Answers):
+    """The part of a report of a check that answers what it has not."""
+
+    __slots__ = ()
+    NAMED = "a report"
+    HINTS = REPORTS
 
 
 class FunctionHints(Offers):

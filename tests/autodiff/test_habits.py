@@ -1,5 +1,7 @@
 """What is said to those who use a tape as they know it from elsewhere, or miss a gradient."""
 
+import copy
+import pydoc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +39,46 @@ def test_a_tape_says_what_to_write_for_what_it_has_not(name: str, message: str) 
     with pytest.raises(AttributeError, match=message):
         getattr(kl.Tape(), name)
     assert not hasattr(kl.Tape(), "__array__")
+
+
+def test_a_tape_that_was_reset_says_so(kernels: Any) -> None:
+    x, y = kl.ones(2, requires_grad=True), kl.zeros(2, requires_grad=True)
+    tape = kl.Tape()
+    with pytest.raises(kl.TapeError, match="nothing to start from: the tape has recorded nothing\\n"):
+        tape.backward()
+    with tape:
+        kernels["squares"][2](x, y)
+    tape.reset()
+    with pytest.raises(kl.TapeError, match="nothing to start from: the tape has recorded nothing since it"):
+        tape.backward()
+    with pytest.raises(
+        kl.TapeError, match=r"it has recorded nothing since it was reset(?s:.*)compute it again"
+    ):
+        tape.backward(grads={y: kl.ones(2)})
+
+
+@pytest.mark.parametrize("name", ["plot", "show", "display"])
+def test_jacobians_and_reports_say_what_to_write_for_what_they_have_not(kernels: Any, name: str) -> None:
+    given = {"dim": 2, "inputs": [kl.ones(2, requires_grad=True)], "outputs": [kl.zeros(2)]}
+    jacobians = kl.autograd.jacobian(kernels["squares"], **given)
+    check = kl.autograd.gradcheck(kernels["squares"], **given, show_summary=False)
+    taylor = kl.autograd.taylor_test(kernels["squares"], **given, show_summary=False)
+    for shown in (jacobians, check, taylor):
+        with pytest.raises(kl.KernelAttributeError, match=rf"has no {name}\n  hint: write kl.show"):
+            getattr(shown, name)
+    with pytest.raises(kl.KernelAttributeError, match=rf"a Jacobian has no {name}\n  hint: write plt.imshow"):
+        getattr(jacobians[0, 0], name)
+    with pytest.raises(kl.KernelAttributeError, match=r"has no toarray\n  hint: write jacobian.numpy"):
+        _ = jacobians[0, 0].toarray
+    for one in (jacobians, jacobians[0, 0], check, taylor):
+        copy.copy(one)
+
+
+def test_help_of_a_kernel_is_short(kernels: Any) -> None:
+    assert kernels["squares"].__doc__.startswith("A kernel: squares[n](...) launches n threads")
+    assert len(pydoc.render_doc(kernels["squares"]).splitlines()) < 6
+    described = kl.compile('def f(x: array[float]):\n    """Doubles."""\n    x[tid()] *= 2.0')["f"]
+    assert described.__doc__ == described.doc == "Doubles."
 
 
 @pytest.mark.parametrize(

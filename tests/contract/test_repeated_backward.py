@@ -291,7 +291,7 @@ def test_reset_forgets_the_records_and_clears_the_gradients() -> None:
     tape.reset()
     assert len(tape) == 0 and gradient(x) == [0, 0, 0] and x.grad is kept
     assert [gradient(a) for a in between] == [[0, 0, 0]] * 2
-    with pytest.raises(kl.TapeError, match="it has recorded nothing"):
+    with pytest.raises(kl.TapeError, match="it has recorded nothing since it was reset"):
         tape.backward(loss)
 
 

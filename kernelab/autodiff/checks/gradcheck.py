@@ -31,6 +31,7 @@ from kernelab.autodiff.transforms.forward_and_reverse import Reverse, Run
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelRaceError, KernelValueError, Related, Span
+from kernelab.guidance.missing_names import ReportHints
 from kernelab.hooks import ShownOnce
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.context.recorder import refusal
@@ -148,7 +149,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GradcheckReport(ShownOnce):
+class GradcheckReport(ReportHints, ShownOnce):
     """The outcome of a gradient check; true if every pair passed.
 
     `zeros` are lines through which values go on with a derivative of 0 by construction, if it passed.

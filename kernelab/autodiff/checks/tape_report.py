@@ -12,6 +12,7 @@ from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelValueError
+from kernelab.guidance.missing_names import ReportHints
 from kernelab.hooks import ShownOnce
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.context.recorder import Place, refusal
@@ -69,7 +70,7 @@ class LaunchCheck:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TapeReport(ShownOnce):
+class TapeReport(ReportHints, ShownOnce):
     """The checks of the launches of a tape, in the order in which they were made; true if none failed.
 
     `whole` is how the tape agreed end to end, None where it did not, or could not run again; `alone` says

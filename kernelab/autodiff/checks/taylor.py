@@ -30,6 +30,7 @@ from kernelab.autodiff.jacobians.subject import Subject, outside_transforms
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass, replace
+from kernelab.guidance.missing_names import ReportHints
 from kernelab.hooks import ShownOnce
 
 STEPS = 10.0 ** np.arange(-1.0, -8.5, -0.5)
@@ -48,7 +49,7 @@ LEAST_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TaylorReport(ShownOnce):
+class TaylorReport(ReportHints, ShownOnce):
     """The result for each of `steps`; true if the adjoint is the derivative along the direction.
 
     It is false where `is_finite` is: the derivative, or the function at most steps, is infinite or NaN.

@@ -21,6 +21,7 @@ from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_o
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, Span, missing
+from kernelab.guidance.missing_names import JACOBIAN, JACOBIANS, Answers
 from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
@@ -42,7 +43,7 @@ class Entries:
     data: Values
 
 
-class Jacobian:
+class Jacobian(Answers):
     """The derivatives of one output with respect to one input: a row a component of the output.
 
     Behaves as a NumPy array where one is wanted; `numpy()` is the matrix, `tocsr()` a sparse one of SciPy.
@@ -51,6 +52,8 @@ class Jacobian:
     """
 
     __slots__ = ("_values", "columns", "entries", "input", "output", "rows")
+    NAMED = "a Jacobian"
+    HINTS = JACOBIAN
 
     def __init__(
         self, values: Values | Entries, input: Variable, output: Variable, rows: int, columns: int
@@ -158,8 +161,11 @@ class Jacobian:
         return self.numpy().T
 
 
-class Jacobians(Displayed, dict[tuple[Key, Key], Jacobian]):
+class Jacobians(Answers, Displayed, dict[tuple[Key, Key], Jacobian]):
     """Jacobians by the positions of input and output; ``found["x", "y"]`` by their names works too."""
+
+    NAMED = "a dict of Jacobians"
+    HINTS = JACOBIANS
 
     def __init__(self, subject: str, matrices: Sequence[Jacobian]) -> None:
         super().__init__({(each.input.key, each.output.key): each for each in matrices})

@@ -262,8 +262,12 @@ def _held_gradients(recording: Recording) -> dict[array, Cotangent]:
     held = [target for target in final if target.allocation.adjoint is not None]
     held += [target for target in others if target.allocation in filled]
     if not held:
+        message = "backward() has nothing to start from"
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
-        raise refusal(TapeError, "backward() has nothing to start from", "loss", hint)
+        if not recording.records:
+            message += f": the tape has recorded nothing{' since it was reset' if recording.epoch else ''}"
+            hint = "compute inside `with tape:`, then call tape.backward(loss)"
+        raise refusal(TapeError, message, "loss", hint)
     gradients = [(target, gradient) for target in held if (gradient := target.grad) is not None]
     for target, gradient in gradients:
         _require_written(gradient, f"the gradient of {called(target)}")
@@ -322,8 +326,11 @@ def _unrecorded(recording: Recording, target: array) -> TapeError:
         return refusal(TapeError, f"{name} is only read on this tape, and not computed", "unrecorded", hint)
     count = len(recording.records)
     recorded = f"none of its {counted(count, 'record')} did" if count else "it has recorded nothing"
-    message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
     hint = "compute it inside `with tape:`, by launches or operators"
+    if not count and recording.epoch:
+        recorded += " since it was reset"
+        hint = "compute it again inside `with tape:`; call tape.reset() after backward(), tape.zero() before"
+    message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
     return refusal(TapeError, message, "unrecorded", hint)
 
 

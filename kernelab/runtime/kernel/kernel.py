@@ -72,6 +72,7 @@ class Kernel(KernelHints, Displayed):
         """The kernel of a definition, under a name."""
         kernel = cls.__new__(cls)
         kernel._begin(name, lambda: definition)
+        kernel.__doc__ = definition.doc or kernel.__doc__
         return kernel
 
     @classmethod
@@ -98,7 +99,7 @@ class Kernel(KernelHints, Displayed):
         name = options.get("name") or function.__name__
         self._begin(name, loader(function, names, options, written.early), function, options)
         self.origin = written
-        update_wrapper(self, function, ("__doc__",), ())
+        update_wrapper(self, function, ("__doc__",) if function.__doc__ else (), ())
 
     @property
     def taken(self) -> dict[str, Any]:
@@ -121,6 +122,10 @@ class Kernel(KernelHints, Displayed):
         self._function, self._chosen = function, chosen
         self._instances: dict[KernelDefinition, Kernel] = {}
         self.__name__ = name
+        # Without one of its own, `help` would tell of the class.
+        self.__doc__ = (
+            f"A kernel: {name}[n](...) launches n threads, kl.show({name}) shows it and its adjoint."
+        )
         self._load = load
         self._by_leaves = False
         self.beside: dict[str, Any] = {}
@@ -207,7 +212,7 @@ class Kernel(KernelHints, Displayed):
         if definition not in self._instances:
             kernel = Kernel.of(self.name, definition)
             if self._function is not None:
-                update_wrapper(kernel, self._function, ("__doc__",), ())
+                update_wrapper(kernel, self._function, (), ())
             kernel.origin = Part(Kernel.instance, (self, tuple(types)))
             self._instances.setdefault(definition, kernel)
         return self._instances[definition]
