@@ -413,6 +413,24 @@ def test_numbers_in_structs_are_reported() -> None:
     assert told_of(lambda x, s, q, y: kernels["pulled"][3](x, constant, y)) == []
 
 
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda springs: kl.array(springs, dtype=Spring),
+        lambda springs: kl.array([springs], dtype=Spring)[0],
+        lambda springs: kl.zeros((1, 3), dtype=Spring).assign([springs])[0],
+    ],
+)
+def test_structs_that_the_host_copies_from_array_to_array_are_reported(copied: Callable[[Any], Any]) -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        springs = kl.full(3, Spring(1.0, kl.vec3(1.0)), dtype=Spring, requires_grad=True)
+        springs["stiffness"] = q
+        kernels["pulled"][3](x, copied(springs), y)
+
+    (text,) = told_of(use)
+    assert "no gradient flows from" in text and "the host took" in text
+
+
 def test_a_number_inside_a_checkpoint_is_reported() -> None:
     def scale(x: Any, s: Any) -> Any:
         y = kl.zeros(3, requires_grad=True)

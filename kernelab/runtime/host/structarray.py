@@ -164,7 +164,8 @@ def _values(data: Any, struct: Struct) -> HostArray:
     if isinstance(data, int | float) and not isinstance(data, bool) and data == 0:
         return np.zeros((), wanted)
     if isinstance(data, structarray) and data.dtype == struct:
-        return readable(data)
+        look_at(data)
+        return data.seen()
     if isinstance(data, np.ndarray | np.void) and data.dtype == wanted:
         return np.asarray(data)
     if isinstance(data, Instance) and data._struct == struct:
