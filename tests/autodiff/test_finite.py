@@ -1,5 +1,6 @@
 """`backward(check_finite=True)`: the launch, the thread and the line where a value turned NaN or infinite."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -288,3 +289,69 @@ def test_a_failed_check_leaves_primal_data_and_the_gradients_of_leaves() -> None
     refusal(tape, loss)
     assert (x.numpy() == before).all() and loss.item() > 0
     assert x.grad is not None and x.grad.list() == [0, 0, 0]
+
+
+NOT_FINITE = [
+    [1.0, np.inf, 2.0],
+    [np.inf] * 3,
+    [1.0, np.nan, 2.0],
+    [-np.inf, 1e308, 0.0],
+    [1e308, 1e308, -1e308],
+]
+
+
+@pytest.mark.parametrize("values", NOT_FINITE)
+@pytest.mark.parametrize("name", ["squares", "reciprocals", "added"])
+def test_numpy_does_not_warn_of_checks_of_what_is_infinite(name: str, values: list[float]) -> None:
+    kernel = EXTREME[name]
+
+    def function(x: kl.array) -> kl.array:
+        y = kl.zeros(3, dtype=kl.float64)
+        kernel[3](x, y)
+        return y
+
+    x = kl.array(values, dtype=kl.float64, requires_grad=True)
+    y = kl.zeros(3, dtype=kl.float64, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", kl.KernelWarning)
+        for fast in (True, False):
+            kl.autograd.gradcheck(
+                kernel, 3, [x], [y], fast=fast, raise_exception=False, show_summary=False
+            )._repr_mimebundle_()
+        kl.autograd.gradcheck(function, inputs=[x], raise_exception=False, show_summary=False)
+        for report in (
+            kl.autograd.taylor_test(kernel, 3, [x], [y], show_summary=False),
+            kl.autograd.taylor_test(function, inputs=[x], show_summary=False),
+        ):
+            report._repr_mimebundle_()
+        str(kl.autograd.jacobian_fd(function, inputs=[x]))
+        with kl.Tape() as tape:
+            kernel[3](x, y)
+        kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+        tape.backward(grads={y: kl.ones_like(y)}, check_finite=False)
+        str(kl.contributions(tape, x, 0, grads={y: kl.ones_like(y)}))
+
+
+def test_numpy_warns_of_the_users_own_numbers_in_a_check() -> None:
+    def function(x: kl.array) -> kl.array:
+        return x * float(np.exp(np.float64(1e4)) > 2.0)
+
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        kl.autograd.gradcheck(
+            function, inputs=[kl.ones(2, requires_grad=True)], raise_exception=False, show_summary=False
+        )
+
+
+EXTREME = kl.compile("""
+def squares(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def reciprocals(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = 1.0 / x[i]
+
+def added(x: array[float64], y: array[float64]):
+    y[0] += x[tid()]
+""")

@@ -131,8 +131,7 @@ def races(subject: Subject) -> dict[Key, Raced]:
 def first_difference(usual: array, turned: array) -> Raced | None:
     """The first place where two runs differ by more than the rounding of sums, None if there is none."""
     a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
-    with np.errstate(invalid="ignore", over="ignore"):
-        largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
-        same = (np.abs(a - b) <= SUMS * largest) | (a == b) | (np.isnan(a) & np.isnan(b))
+    largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+    same = (np.abs(a - b) <= SUMS * largest) | (a == b) | (np.isnan(a) & np.isnan(b))
     where = np.flatnonzero(~same)
     return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None

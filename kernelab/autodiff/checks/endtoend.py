@@ -197,8 +197,7 @@ def _tried(
     for scale in AGAIN:
         moves, y = _moved(line, count, v, scale)
         y = y[..., looked_at]
-        with np.errstate(invalid="ignore", over="ignore"):
-            slopes = extrapolated(y, np.ones(1))
+        slopes = extrapolated(y, np.ones(1))
         compared = Compared.of(u[:, looked_at], slopes, pulled.sources, moves, y[0])
         yield compared, (np.abs(slopes).max(axis=0), columns)
 
@@ -216,11 +215,10 @@ def is_off(line: Line, count: int) -> bool:
     tried = [compared for compared, _ in _tried(line, count)]
     if not tried:
         return False
-    with np.errstate(invalid="ignore", over="ignore"):
-        wide, close = (each.numeric / scale for each, scale in list(zip(tried, AGAIN, strict=True))[-2:])
-        adjoint, sizes = tried[-1].adjoint / AGAIN[-1], tried[-1].scale / AGAIN[-1]
-        is_smooth = np.abs(wide - close) <= SMOOTH * sizes
-        is_apart = np.abs(adjoint - close) > 10.0 * SMOOTH * sizes
+    wide, close = (each.numeric / scale for each, scale in list(zip(tried, AGAIN, strict=True))[-2:])
+    adjoint, sizes = tried[-1].adjoint / AGAIN[-1], tried[-1].scale / AGAIN[-1]
+    is_smooth = np.abs(wide - close) <= SMOOTH * sizes
+    is_apart = np.abs(adjoint - close) > 10.0 * SMOOTH * sizes
     return bool(np.all(is_smooth) and np.any(is_apart))
 
 
@@ -312,9 +310,8 @@ def _gradient(run: Run, elements: array) -> Floats:
 def _sides(line: Line, count: int, v: Floats, scale: float) -> np.ndarray[Any, np.dtype[np.complex128]]:
     """The derivatives of the targets, and by how much those to the two sides differ, if that can be seen."""
     _, y = _moved(line, count, v, scale)
-    with np.errstate(invalid="ignore", over="ignore"):
-        slopes = sided(y, np.ones(1))
-        seen = np.abs(slopes.imag) > LOST * np.finfo(np.float64).eps * np.abs(y).max(axis=0)
+    slopes = sided(y, np.ones(1))
+    seen = np.abs(slopes.imag) > LOST * np.finfo(np.float64).eps * np.abs(y).max(axis=0)
     return np.where(seen & np.isfinite(slopes), slopes, 0.0)
 
 

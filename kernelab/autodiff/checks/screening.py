@@ -132,8 +132,7 @@ def worst_rows(exact: Trace, i: int, j: int, column: int, slopes: Floats) -> Num
     parts = [np.arange(len(slopes))]
     while max(map(len, parts)) > 1:
         pieces, u = _parted(parts, signs)
-        with np.errstate(invalid="ignore", over="ignore"):
-            off = np.abs(exact.products(j, u, [i])[0][:, column] - u[:, : len(slopes)] @ slopes)
+        off = np.abs(exact.products(j, u, [i])[0][:, column] - u[:, : len(slopes)] @ slopes)
         parts = [pieces[k] for k in np.argsort(-np.where(np.isfinite(off), off, np.inf))[:MOST_ROWS]]
     return np.concatenate(parts)
 
@@ -166,9 +165,8 @@ def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bo
 
 def _beyond_rounding(own: Floats, exact: Floats, rounding: float) -> Floats:
     """By how much each number of products differs more than rounding explains; infinite if undefined."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        allowed = rounding * (np.abs(exact) + 0.1 * np.abs(exact).max(initial=0.0))
-        beyond = np.abs(own.astype(np.float64) - exact) - allowed
+    allowed = rounding * (np.abs(exact) + 0.1 * np.abs(exact).max(initial=0.0))
+    beyond = np.abs(own.astype(np.float64) - exact) - allowed
     return np.asarray(np.where(np.isnan(beyond), np.inf, beyond).max(axis=0, initial=-np.inf))
 
 
@@ -237,12 +235,11 @@ def is_linear(products: Floats, count: int, by_host: bool = False) -> bool:
     rounding, least = (OWN, HOST_ROUNDING) if by_host else (LINEAR, OWN_ROUNDING)
     first, second, others = products[0], products[1], products[count:]
     parts = [(factor * first, np.zeros_like(first)) for factor in FACTORS] + [(first, second)]
-    with np.errstate(invalid="ignore", over="ignore"):
-        for (a, b), other in zip(parts, others, strict=True):
-            size = np.abs(a) + np.abs(b)
-            allowed = rounding * size + least * size.max(initial=0.0, where=np.isfinite(size))
-            if np.any(np.isfinite(size) & ~(np.abs(a + b - other) <= allowed)):
-                return False
+    for (a, b), other in zip(parts, others, strict=True):
+        size = np.abs(a) + np.abs(b)
+        allowed = rounding * size + least * size.max(initial=0.0, where=np.isfinite(size))
+        if np.any(np.isfinite(size) & ~(np.abs(a + b - other) <= allowed)):
+            return False
     return True
 
 
@@ -256,10 +253,9 @@ def _tangent_told(exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, F
         return ""
     if not is_linear(pushed, len(v)):
         return NOT_LINEAR.format("what the tangent gives", "the tangent of an input")
-    with np.errstate(invalid="ignore", over="ignore"):
-        by_adjoint, by_tangent = pulled @ v.T, u @ pushed[: len(v)].T
-        scale = np.sqrt(np.maximum(pulled**2 @ v.T**2, u**2 @ pushed[: len(v)].T ** 2))
-        off = np.abs(by_adjoint - by_tangent) - EXACT * scale
+    by_adjoint, by_tangent = pulled @ v.T, u @ pushed[: len(v)].T
+    scale = np.sqrt(np.maximum(pulled**2 @ v.T**2, u**2 @ pushed[: len(v)].T ** 2))
+    off = np.abs(by_adjoint - by_tangent) - EXACT * scale
     if not (off > 0).any():
         return ""
     k = np.unravel_index(int(np.argmax(off)), off.shape)
@@ -358,11 +354,10 @@ class Compared:
 
     @staticmethod
     def of(u: Floats, slopes: Floats, pulled: Floats, moves: Floats, values: Floats) -> "Compared":
-        with np.errstate(invalid="ignore", over="ignore"):
-            adjoint, numeric = pulled @ moves.T, u @ slopes.T
-            scale = np.sqrt(np.maximum(pulled**2 @ moves.T**2, u**2 @ slopes.T**2))
-            noise = ROUNDING * np.sqrt(u**2 @ values.T**2)
-            excess = np.abs(adjoint - numeric) - noise - EXACT * scale
+        adjoint, numeric = pulled @ moves.T, u @ slopes.T
+        scale = np.sqrt(np.maximum(pulled**2 @ moves.T**2, u**2 @ slopes.T**2))
+        noise = ROUNDING * np.sqrt(u**2 @ values.T**2)
+        excess = np.abs(adjoint - numeric) - noise - EXACT * scale
         return Compared(adjoint, numeric, scale, np.where(np.isfinite(excess), excess, np.inf))
 
     def worst(self) -> Products:

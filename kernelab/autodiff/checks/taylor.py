@@ -131,11 +131,10 @@ def _along(adjoint: Trace, u: Vectors, v: Vectors, noise: float = 0.0) -> tuple[
     derivative = float(sum(map(np.sum, moved)))
     values, size, sizes = _values(subject, v, u)
     ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
-    with np.errstate(invalid="ignore", over="ignore"):
-        changes = np.abs(ahead)
-        remainders = np.abs(ahead - STEPS * derivative)
-        errors = np.abs((ahead - behind) / (2.0 * STEPS) - derivative)
-        inputs = _root_of_squares([share * x for share, x in zip(shares, starts, strict=True)])
+    changes = np.abs(ahead)
+    remainders = np.abs(ahead - STEPS * derivative)
+    errors = np.abs((ahead - behind) / (2.0 * STEPS) - derivative)
+    inputs = _root_of_squares([share * x for share, x in zip(shares, starts, strict=True)])
     last = remainders[-LEAST_STEPS:]
     floor = noise * float(last.max(initial=0.0, where=np.isfinite(last)))
     rounding = ROUNDING * (size + inputs + STEPS * _root_of_squares(moved))
@@ -152,8 +151,7 @@ def _shares(adjoint: Trace, u: Vectors) -> Vectors:
 def _rescaled(adjoint: Trace, u: Vectors, v: Vectors, sizes: Vectors) -> tuple[Vectors, Vectors] | None:
     """The vectors with larger outputs and shares of inputs weighted less; None where all are alike."""
     weighted = [weights * weights_of(size) for weights, size in zip(u, sizes, strict=True)]
-    with np.errstate(invalid="ignore", over="ignore"):
-        shares = [np.abs(share * move) for share, move in zip(_shares(adjoint, weighted), v, strict=True)]
+    shares = [np.abs(share * move) for share, move in zip(_shares(adjoint, weighted), v, strict=True)]
     if are_alike(np.concatenate(sizes)) and are_alike(np.concatenate(shares)):
         return None
     largest = max(float(weights_of(share).max(initial=0.0, where=share > 0)) for share in shares) or 1.0
@@ -172,18 +170,16 @@ def _values(subject: Subject, v: Vectors, u: Vectors) -> tuple[Floats, float, Ve
     along = {i: move[np.newaxis] for i, move in enumerate(v)}
     _, looked = shifted(subject.start(), along, [0.0, *STEPS, *-STEPS])
     outputs = [y[:, 0] for y in looked]
-    with np.errstate(invalid="ignore", over="ignore"):
-        moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in outputs]
-        weighted = [move * weights for move, weights in zip(moves, u, strict=True)]
-        terms = [y[0] * weights * move.any(0) for y, move, weights in zip(outputs, moves, u, strict=True)]
-        sizes = [np.abs(move).max(axis=0, initial=0.0, where=np.isfinite(move)) for move in moves]
+    moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in outputs]
+    weighted = [move * weights for move, weights in zip(moves, u, strict=True)]
+    terms = [y[0] * weights * move.any(0) for y, move, weights in zip(outputs, moves, u, strict=True)]
+    sizes = [np.abs(move).max(axis=0, initial=0.0, where=np.isfinite(move)) for move in moves]
     size = _root_of_squares([each[np.isfinite(each)] for each in terms])
     return np.sum([each.sum(axis=1) for each in weighted], axis=0), size, sizes
 
 
 def _root_of_squares(parts: Sequence[Floats]) -> float:
-    with np.errstate(invalid="ignore", over="ignore"):
-        return float(np.hypot.reduce(np.concatenate(parts)))  # squares of large numbers are infinite
+    return float(np.hypot.reduce(np.concatenate(parts)))  # squares of large numbers are infinite
 
 
 def _slope(remainders: Floats, noise: Floats) -> float:

@@ -172,12 +172,11 @@ class Witnesses(ABC):
             return
         slopes = [self.closer(k, agreed, scale, EXTRAPOLATED) for scale in SCALES]
         steps, sizes = (self.closer(k, agreed, SCALES[0], each) for each in (STEPS, SIZES))
-        with np.errstate(invalid="ignore", over="ignore"):
-            for scale, (wide, close) in zip(SCALES, pairwise(slopes), strict=False):
-                off = agreed & (np.abs(wide - close) <= SAME * np.abs(close - pair.exact))
-                off &= (eps > scale * steps) | (DOUBLE * sizes / eps > SAME * np.abs(close))
-                if off.any() and (off := off & self.look(k, off, scale).is_slope).any():
-                    pair.numeric = np.where(off, close, pair.numeric)
+        for scale, (wide, close) in zip(SCALES, pairwise(slopes), strict=False):
+            off = agreed & (np.abs(wide - close) <= SAME * np.abs(close - pair.exact))
+            off &= (eps > scale * steps) | (DOUBLE * sizes / eps > SAME * np.abs(close))
+            if off.any() and (off := off & self.look(k, off, scale).is_slope).any():
+                pair.numeric = np.where(off, close, pair.numeric)
 
     def bent(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""
@@ -207,13 +206,12 @@ class Witnesses(ABC):
         Where the noise takes the adjoint another way than its primal went, to values that were not kept, none
         of them is known to be such a sum.
         """
-        with np.errstate(invalid="ignore", over="ignore"):
-            try:
-                moved = self.adjoints(Noisy(noise, seed), wanted)
-            except KernelError:
-                return [np.zeros_like(self.pairs[k].exact) for k in wanted]
-            pairs = zip(moved, wanted, strict=True)
-            return [np.abs(one - self.pairs[k].exact) / noise for one, k in pairs]
+        try:
+            moved = self.adjoints(Noisy(noise, seed), wanted)
+        except KernelError:
+            return [np.zeros_like(self.pairs[k].exact) for k in wanted]
+        pairs = zip(moved, wanted, strict=True)
+        return [np.abs(one - self.pairs[k].exact) / noise for one, k in pairs]
 
     @abstractmethod
     def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:

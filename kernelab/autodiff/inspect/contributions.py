@@ -318,6 +318,7 @@ class _Sweep:
         args = b"".join(record.adjoint_parts(self.adjoints, saved))
         return changes_of(adjoint, args, self.bytes)
 
+    @np.errstate(invalid="ignore", over="ignore")
     def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
         """Note the changes by thread and line, and what is left between them and what the element is now."""
         record, number = (None, None) if i is None else (self.records[i], i + 1)

@@ -70,8 +70,7 @@ def differences_of_columns(
     """The outputs, and their differences by some numbers of one input, which come first."""
     steps = steps_of(subject.sources[i].elements, eps, scale)[some]
     outputs, looked = _moved(subject, i, np.arange(len(some)), some, steps, quotient.shifts)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return subject.targets(outputs), [quotient.read(y, steps[:, None]) for y in looked]
+    return subject.targets(outputs), [quotient.read(y, steps[:, None]) for y in looked]
 
 
 def differences_by_color(
@@ -87,8 +86,7 @@ def differences_by_color(
     """The entries of one Jacobian at some rows and columns, where columns of one colour share no row."""
     (row, column), steps = places, steps_of(subject.sources[i].elements, eps, scale)
     looked = _moved(subject, i, colors, np.arange(len(colors)), steps, quotient.shifts)[1]
-    with np.errstate(invalid="ignore", over="ignore"):
-        return quotient.read(looked[j][:, colors[column], row], steps[column])
+    return quotient.read(looked[j][:, colors[column], row], steps[column])
 
 
 def along(
@@ -97,8 +95,7 @@ def along(
     """The steps for one input, all outputs, and their derivatives along each row of `v` times the steps."""
     steps = steps_of(subject.sources[i].elements, eps, scale)
     looked = shifted(subject.start(), {i: v * steps}, SHIFTS)[1]
-    with np.errstate(invalid="ignore", over="ignore"):
-        return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
+    return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
 
 
 def steps_of(elements: array, eps: float | None, scale: float) -> Floats:
@@ -154,8 +151,7 @@ def shifted(
         for i, rows in moves.items():
             moved = level.wide(started.inputs[i])
             shares = np.multiply.outer((0.0, *shifts), rows).reshape(-1, rows.shape[1])[lanes - 1 :]
-            with np.errstate(invalid="ignore", over="ignore"):
-                batch.move(moved, batch.seeds(moved, shares), add=True)
+            batch.move(moved, batch.seeds(moved, shares), add=True)
         outputs = started.go(level)
     looked = [batch.numbers(level.wide(out))[1:] for out in outputs]
     return outputs, [each.reshape(len(shifts), lanes, -1) for each in looked]
@@ -257,9 +253,8 @@ def same_again(here: Floats, again: Floats, unit: float) -> bool:
     """Whether what two runs at the same inputs gave is the same, up to the order of sums."""
     if here.shape != again.shape:
         return False
-    with np.errstate(invalid="ignore", over="ignore"):
-        allowed = ROUNDING * unit * np.abs(here).max(initial=0.0, where=np.isfinite(here))
-        same = (np.abs(here - again) <= allowed) | (here == again) | (np.isnan(here) & np.isnan(again))
+    allowed = ROUNDING * unit * np.abs(here).max(initial=0.0, where=np.isfinite(here))
+    same = (np.abs(here - again) <= allowed) | (here == again) | (np.isnan(here) & np.isnan(again))
     return bool(same.all())
 
 
@@ -293,10 +288,9 @@ def numbers(elements: array) -> Floats:
 def _differ(output: array, here: Floats, frozen: Floats, there: Floats) -> bool:
     if here.shape != there.shape:
         return True
-    with np.errstate(invalid="ignore", over="ignore"):
-        change, expected = there - here, frozen - here
-        sizes = np.maximum(np.abs(here), np.abs(there)).max(initial=0.0)
-        rounding = ROUNDING * epsilon(scalar_of(output.dtype).dtype) * sizes
-        largest = np.maximum(np.abs(change), np.abs(expected)).max(initial=0.0)
-        off = np.abs(change - expected) > SHARE * largest + rounding
+    change, expected = there - here, frozen - here
+    sizes = np.maximum(np.abs(here), np.abs(there)).max(initial=0.0)
+    rounding = ROUNDING * epsilon(scalar_of(output.dtype).dtype) * sizes
+    largest = np.maximum(np.abs(change), np.abs(expected)).max(initial=0.0)
+    off = np.abs(change - expected) > SHARE * largest + rounding
     return bool((off & np.isfinite(change) & np.isfinite(expected)).any())

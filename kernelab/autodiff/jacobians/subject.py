@@ -6,7 +6,7 @@ Arguments keep their values, gradients and versions; nothing is recorded.
 import inspect
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.trees import fields, scalar_shape
 from kernelab.autodiff.transforms.trees import leaves as arrays_of
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, name_of
 from kernelab.lang.build import elem_of, is_float
 from kernelab.lang.structs import StructArray, leaves
@@ -75,7 +75,8 @@ class Subject:
 
     `outputs` are None where they are known only once a Python function has returned them.  `beside` is where
     facts about the function are kept as long as it lives; `is_gradient` says that it is the gradient of one
-    number by what is varied, and `labels` names what a function returns.
+    number by what is varied, and `labels` names what a function returns.  `told` says what NumPy warns of in
+    the function.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Subject:
     grid: Any = None
     is_gradient: bool = False
     labels: Sequence[str] = ()
+    told: Mapping[str, Any] = field(default_factory=np.geterr)
 
     @property
     def nbytes(self) -> int:
@@ -108,7 +110,8 @@ class Subject:
         def go(level: Level) -> list[array]:
             named = {} if self.kernel is not None else kept
             with level.active(), level.unchanged(self.name, named, "`{}`".format, hint):
-                returned = self.call(arguments)
+                with np.errstate(**self.told):
+                    returned = self.call(arguments)
                 if self.outputs is None:
                     outputs = self._differentiable(arrays_of(returned, self.call))
                 else:
@@ -181,11 +184,14 @@ class _Copier:
 
 @contextmanager
 def outside_transforms(what: str) -> Iterator[None]:
-    """A context without recording; GradientError inside a transform, whose lanes it could not see."""
+    """A context without recording; GradientError inside a transform, whose lanes it could not see.
+
+    NumPy does not warn of infinite and undefined numbers in it, but in the functions of the user's.
+    """
     if isinstance(RECORDER.get(), Level):
         hint = "use kl.func.jacrev or kl.func.jacfwd there: transforms compose with one another"
         raise refusal(GradientError, f"{what} cannot be called inside a transform", "nested", hint)
-    with unrecorded():
+    with unrecorded(), np.errstate(all="ignore"):
         yield
 
 

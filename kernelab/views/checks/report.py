@@ -94,6 +94,7 @@ def _plots(report: TaylorReport) -> tuple[Node, ...]:
     return (Drawing("", lambda: figures.picture(taylor_figure(report), alt), ()),)
 
 
+@np.errstate(over="ignore")
 def taylor_figure(report: TaylorReport) -> Any:
     """A `matplotlib.figure.Figure` of the remainder and of the errors of differences, over the step."""
     drawn = figures.new(8.4, 3.3)
@@ -109,7 +110,8 @@ def taylor_figure(report: TaylorReport) -> Any:
     if drawn_errors.size and drawn_errors.max() < 10 * drawn_errors.min():
         # Errors that hardly differ are a level line, and not a curve between marks of the same name.
         right.set_ylim(drawn_errors.min() / 10, drawn_errors.max() * 10)
-    right.axvline(report.best_step, color="0.6", lw=0.8, ls=":")
+    if drawn_errors.size:
+        right.axvline(report.best_step, color="0.6", lw=0.8, ls=":")
     right.set(title="error of central differences", xlabel="step h")
     for axis in (left, right):
         axis.grid(True, which="major", lw=0.4, color="0.9")
