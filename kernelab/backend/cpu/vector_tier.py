@@ -47,7 +47,7 @@ LANES = 16
 FEWEST_OPERATIONS = {4: 5.0, 8: 5.0, 16: 3.0}
 """The operations for each element that lanes access one by one from which vector code is faster, measured."""
 
-FEWEST_OPERATIONS_A_SUM = 100
+FEWEST_OPERATIONS_A_SUM = 20
 """The operations for each sum that is made lane by lane from which 16 lanes are faster than 8, measured."""
 
 _AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
