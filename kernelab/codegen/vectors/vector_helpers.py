@@ -11,9 +11,28 @@ from collections.abc import Iterable, Mapping
 from kernelab.codegen.cpp import spelling
 from kernelab.data_classes import dataclass
 from kernelab.lang.ops import Op
-from kernelab.lang.types import Scalar, bool_, float32, float64, int32, uint32
+from kernelab.lang.types import (
+    Scalar,
+    bool_,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    uint8,
+    uint16,
+    uint32,
+)
 
-VECTORS: Mapping[Scalar, str] = {float32: "vf", int32: "vi", uint32: "vu", bool_: "vi", float64: "vw"}
+SMALL = frozenset({int8, int16, uint8, uint16})
+"""The integers that lanes of 32 bits hold: converted by vectors; all else each lane does by itself."""
+
+VECTORS: Mapping[Scalar, str] = {
+    float32: "vf",
+    float64: "vw",
+    uint32: "vu",
+    **dict.fromkeys((int32, bool_, *SMALL), "vi"),
+}
 """The vector type of a scalar that vector code computes with; truth values are masks."""
 
 _NAMES = """
@@ -21,7 +40,7 @@ vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put ga
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
-is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64
+is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -169,6 +188,10 @@ static vf narrowed(vd x, vd y) {{
   both.halves[0] = __builtin_convertvector(x, vh), both.halves[1] = __builtin_convertvector(y, vh);
   return both.whole;
 }}
+template <class T> INLINE vi widened(const char* p) {{
+  typedef T small __attribute__((vector_size({width} * sizeof(T)), aligned(1), may_alias));
+  return __builtin_convertvector(*(const small*)p, vi);
+}}
 template <class V> static int most_of(V x, vi mask) {{
   int most = 0;
   for (int k = 0; k < {width}; ++k)
@@ -311,6 +334,8 @@ class Lanes:
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str | None:
         """An application of an operation to vectors; None where it takes a loop over lanes."""
         assert op.cpp is not None
+        if type in SMALL or (not SMALL.isdisjoint(types) and op.cpp != "(({T}){a})"):
+            return None
         helper = _HELPERS.get((op.name, types[0]))
         if helper is not None:
             return f"{helper}({', '.join(operands)})"
@@ -398,4 +423,4 @@ def _converted(text: str, from_: Scalar, to: Scalar) -> str | None:
         return f"({test} ? {one} : {VECTORS[to]}{{}})"
     if to in (float32, float64):
         return f"__builtin_convertvector({text}, {VECTORS[to]})"
-    return f"({VECTORS[to]}){text}" if {from_, to} == {int32, uint32} else None
+    return f"({VECTORS[to]}){text}" if from_ in (int32, uint32, *SMALL) and to in (int32, uint32) else None

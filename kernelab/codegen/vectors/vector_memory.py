@@ -15,7 +15,7 @@ from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import LaunchRanges
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
-from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
+from kernelab.codegen.vectors.vector_helpers import SMALL, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
 from kernelab.data_classes import dataclass
 from kernelab.data_classes.turns import cached_property
@@ -23,6 +23,9 @@ from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import Array, bool_, bytes_of, float64, int32, scalar_of, size_of
+
+BY_LANES = frozenset({bool_, *SMALL})
+"""The scalars whose elements are not as wide as a lane: each lane moves its own."""
 
 MOST_STREAMS = 4
 """The arrays that are written past the caches at a time: processors gather about twice as many lines."""
@@ -278,10 +281,15 @@ class VectorMemory(VectorValues):
             self.declare(stmt.out, spelling.load(scalar, place.base))
             return
         type = self.vector_type(scalar)
-        if scalar == bool_:
+        if scalar in SMALL and place.adjacent and not self.mask:
+            self.declare(stmt.out, f"widened<{spelling.value_type(scalar)}>({place.base})")
+            return
+        if scalar in BY_LANES:
             self.declare(stmt.out)
+            sign = "-(int)" if scalar == bool_ else ""
             with self.each_lane():
-                self.line(f"{self.name(stmt.out)}[lane] = -(int)({spelling.load(scalar, place.of_lane(1))});")
+                value = spelling.load(scalar, place.of_lane(spelling.size(scalar)))
+                self.line(f"{self.name(stmt.out)}[lane] = {sign}({value});")
             return
         self.declare(stmt.out, self.fetched(place, type))
 
@@ -305,7 +313,7 @@ class VectorMemory(VectorValues):
                 self.line(f"const int lane = {lane};")
                 self.line(spelling.store(scalar, place.base, self.of_lane(value)))
             return
-        if scalar in self.lanes.vectors and scalar != bool_:
+        if scalar in self.lanes.vectors and scalar not in BY_LANES:
             self.put(place, VECTORS[scalar], self.vector(value), self.is_far(stmt))
             return
         with self.each_lane():

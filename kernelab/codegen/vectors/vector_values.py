@@ -12,7 +12,7 @@ from kernelab.codegen.cpp.helpers import Names, identifier
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.writer import ordered, scalar_type
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_helpers import NAMES, VECTORS, Lanes
+from kernelab.codegen.vectors.vector_helpers import NAMES, SMALL, VECTORS, Lanes
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Scalar, bool_, float64, int32
@@ -81,8 +81,10 @@ class VectorValues(Body):
         """The value of an atom in `lane`."""
         match self.of(atom):
             case Variation.VARYING:
-                text = f"{self.atom(atom)}[lane]"
-                return f"({text} != 0)" if scalar_type(atom) == bool_ else text
+                text, scalar = f"{self.atom(atom)}[lane]", scalar_type(atom)
+                if scalar in SMALL:
+                    return f"(({spelling.value_type(scalar)}){text})"
+                return f"({text} != 0)" if scalar == bool_ else text
             case Variation.LINEAR:
                 return f"({self.atom(atom)} + lane)"
             case Variation.UNIFORM:
@@ -143,6 +145,8 @@ class VectorValues(Body):
         self.declare(stmt.out)
         value = self.flavor.operation(stmt.op, operands, types, scalar)
         result = f"-(int)({value})" if scalar == bool_ else spelling.unwrapped(value)
+        if scalar in SMALL:
+            result = f"({spelling.value_type(scalar)})({result})"
         self.line(
             f"for (int lane = 0; lane < {self.lanes.width}; ++lane) {self.name(stmt.out)}[lane] = {result};"
         )

@@ -10,12 +10,12 @@ from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
-from kernelab.codegen.vectors.vector_memory import Place, VectorMemory
+from kernelab.codegen.vectors.vector_memory import BY_LANES, Place, VectorMemory
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import Scalar, bool_, float32, float64, int32, scalar_of
+from kernelab.lang.types import Scalar, float32, float64, int32, scalar_of
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ class VectorWriter(VectorMemory):
                     self.line(total.beside.added(at, "addend"))
 
     def goes_lane_by_lane(self, stmt: ir.Atomic, place: Place, scalar: Scalar) -> bool:
-        if scalar not in self.lanes.vectors or scalar == bool_:
+        if scalar not in self.lanes.vectors or scalar in BY_LANES:
             return True
         return not place.is_one and (stmt in self.wide or place.collide)
 
@@ -226,7 +226,7 @@ class VectorWriter(VectorMemory):
     def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:
         """The value of `lane` and its place, from arrays: an element of a vector takes longer."""
         text, type = self.of_lane(value), scalar_type(value)
-        if self.of(value) == VARYING and type != bool_:
+        if self.of(value) == VARYING and type not in BY_LANES:
             text = f"{self.array_of(type, self.vector(value), arrays)}[lane]"
         offsets = place.offsets and self.array_of(int32, place.offsets, arrays)
         return text, replace(place, offsets=offsets)
