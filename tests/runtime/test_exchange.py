@@ -111,6 +111,26 @@ def test_the_array_interface_shares_the_memory() -> None:
     assert data.tolist() == [4, 4]
 
 
+def test_the_array_interface_tells_the_address() -> None:
+    x = kl.array(np.arange(12.0).reshape(3, 4), dtype=kl.float64)
+    for one in (x, x[1:], x[:, 1], x.T, kl.ones(2, dtype=kl.vec3), kl.zeros(0)):
+        data = one.__array_interface__["data"]
+        assert data[0] == one.ptr == np.asarray(one).__array_interface__["data"][0]
+        assert (data[1], tuple(data)) == (False, (one.ptr, False))
+    fixed = np.ones(2)
+    fixed.flags.writeable = False
+    assert kl.array(fixed, copy=False).__array_interface__["data"] == (fixed.ctypes.data, True)
+
+
+def test_memory_counts_as_exposed_as_long_as_a_view_by_the_interface_lives() -> None:
+    x = kl.array([1.0, 2.0, 3.0])
+    view = np.asarray(x)[1:]
+    assert x.allocation.is_exposed
+    assert kl.array(view, copy=False).allocation is x.allocation
+    del view
+    assert not x.allocation.is_exposed
+
+
 def test_a_view_reads_the_same_bytes_as_another_type() -> None:
     x = kl.array([1.0, -2.0])
     assert x.view(kl.int32).list() == np.array([1, -2], np.float32).view(np.int32).tolist()

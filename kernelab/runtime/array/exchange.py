@@ -3,8 +3,10 @@
 The methods here are those of `array` that need nothing of its inside.
 """
 
+import ctypes
 import weakref
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain
 from typing import Any, Self
@@ -44,6 +46,23 @@ INTERFACE = "__cuda_array_interface__"
 
 _SYMBOLS = {entry.ufunc: entry.symbol for entry in BINARY}
 """The operators that ufuncs of NumPy stand for."""
+
+
+@lru_cache(maxsize=256)
+def _buffers(nbytes: int) -> Any:
+    """The type of buffers of so many bytes whose items are those of the pair that NumPy's arrays give."""
+    return type("data", (ctypes.c_ubyte * nbytes,), {"__getitem__": lambda self, k: self.pair[k]})
+
+
+def _addressed(memory: Allocation, address: int) -> Any:
+    """A buffer of some memory; ``data[0]`` is an address in it, as programs expect that know NumPy's pair.
+
+    The memory counts as exposed as long as this or a view of it lives.
+    """
+    exposed = memory.expose()
+    data = _buffers(memory.nbytes).from_address(memory.address)
+    data.allocation, data.exposed, data.pair = memory, exposed, (address, False)
+    return data
 
 
 def is_outside(data: object) -> bool:
@@ -336,7 +355,7 @@ class Exchange(Gradients):
         if not self.allocation.writable:
             return described | {"data": (self.ptr, True), "strides": values.strides}
         return described | {
-            "data": self.allocation.expose(),
+            "data": _addressed(self.allocation, self.ptr),
             "offset": self.offset,
             "strides": values.strides,
         }
