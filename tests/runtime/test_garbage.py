@@ -5,7 +5,7 @@ import gc
 import pytest
 
 import kernelab as kl
-from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.context.garbage import as_the_user_has_it, put_off
 from kernelab.runtime.memory.address_ranges import Watches
 from kernelab.runtime.memory.memory import Allocation
 
@@ -51,6 +51,21 @@ def test_nothing_is_collected_within() -> None:
             assert kept and not collected
     finally:
         gc.callbacks.remove(note)
+
+
+def test_threads_may_leave_in_any_order() -> None:
+    compiling, others = put_off(), put_off()
+    compiling.__enter__()
+    with others, as_the_user_has_it():
+        assert gc.isenabled()
+        compiling.__exit__(None, None, None)
+    assert gc.isenabled()
+    others = put_off()
+    with put_off():
+        others.__enter__()
+    assert not gc.isenabled()
+    others.__exit__(None, None, None)
+    assert gc.isenabled()
 
 
 def test_adjoints_are_freed_without_the_collector() -> None:

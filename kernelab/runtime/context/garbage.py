@@ -3,41 +3,48 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
-_put_off_here = False
-"""Whether a block of kernelab's has put the search off, and not its user."""
+_LOCK = Lock()
+_blocks = 0
+"""How many blocks of kernelab's run, in all threads, for which the search was put off."""
 
 
 @contextmanager
 def put_off() -> Iterator[None]:
     """Within the block, or the function that this decorates, Python does not look for garbage.
 
-    Where several threads are in such blocks, the first to leave lets it look again.
+    Where several threads are in such blocks, the last to leave lets it look again.
     """
-    global _put_off_here
-    if not gc.isenabled():
+    if not gc.isenabled() and not _blocks:  # its user has put it off
         yield
         return
-    gc.disable()
-    _put_off_here = True
+    _count(1)
     try:
         yield
     finally:
-        _put_off_here = False
-        gc.enable()
+        _count(-1)
 
 
 @contextmanager
 def as_the_user_has_it() -> Iterator[None]:
     """Within the block, which runs code of the user's, it looks for garbage unless the user put it off."""
-    global _put_off_here
-    if not _put_off_here:
+    if not _blocks:
         yield
         return
-    _put_off_here = False
     gc.enable()
     try:
         yield
     finally:
-        gc.disable()
-        _put_off_here = True
+        _count(0)
+
+
+def _count(entered: int) -> None:
+    """Change the number of blocks; Python looks for garbage while there are none."""
+    global _blocks
+    with _LOCK:
+        _blocks += entered
+        if _blocks:
+            gc.disable()
+        else:
+            gc.enable()
