@@ -231,6 +231,58 @@ def test_a_value_without_a_gradient_says_why() -> None:
     assert "no gradient: <lambda> returned" in shown
 
 
+@pytest.mark.filterwarnings("ignore:no gradient flows:kernelab.errors.KernelWarning")
+def test_a_warning_of_a_gradient_stands_beside_it() -> None:
+    @kl.explore(a=(0.0, 2.0, 1.5), b=(0.0, 1.0))
+    def partly(a: Any, b: Any) -> Any:
+        return a * b if a.item() > 1.0 else kl.array(np.sin(a.numpy())) * b
+
+    warning = "no gradient flows from an array back to `a`: the values came by the host"
+    assert warning not in repr(partly)
+    for a in (0.5, 0.75):
+        partly.slide({"a": a, "b": 0.5})
+        assert warning in news(partly)
+    partly.slide({"a": 1.5, "b": 0.5})
+    assert warning not in news(partly)
+
+
+def test_a_value_of_several_elements_or_a_picture_that_is_none_stands_in_the_view() -> None:
+    @kl.explore(a=(0.0, 2.0, 1.5))
+    def various(a: Any) -> Any:
+        if a.item() > 1.0:
+            return a * kl.ones(3)
+        return a * a, "text" if a.item() > 0.5 else np.ones(2)
+
+    assert "various = 3 elements of float32" in repr(various)
+    assert "no gradient: various returned 3 elements" in repr(various)
+    various.slide({"a": 0.75})
+    assert "cannot make an array from the text 'text'" in news(various)
+    various.slide({"a": 0.25})
+    assert "various = 0.0625" in news(various)
+
+
+def test_a_view_keeps_its_values_together_where_a_slider_is_interrupted() -> None:
+    @kl.explore(a=(0.0, 2.0))
+    def square(a: Any) -> Any:
+        if a.item() > 1.5:
+            raise KeyboardInterrupt
+        return a * a
+
+    before = repr(square)
+    with pytest.raises(KeyboardInterrupt):
+        square.slide({"a": 2.0})
+    assert repr(square) == before
+
+
+@pytest.mark.parametrize("func", [lambda *a: a[0], lambda **a: a["a"], lambda: 1.0, int, "name"])
+def test_what_has_no_parameters_is_not_explored(func: Any) -> None:
+    with pytest.raises(kl.KernelTypeError, match=r"explore\(\) takes a function of named parameters"):
+        kl.explore(a=(0.0, 1.0))(func)
+    kernel = kl.compile("def k(a: array[float]):\n    a[tid()] = 1.0")["k"]
+    with pytest.raises(kl.KernelTypeError, match=r"explore\(\) takes a function of named parameters, and k"):
+        kl.explore(a=(0.0, 1.0))(kernel)
+
+
 @pytest.mark.parametrize(
     ("ranges", "message"),
     [
