@@ -142,6 +142,33 @@ def test_a_copy_or_another_part_of_one_is_reported(computed: Callable[[Any], Any
     assert "no gradient flows through an array, read by" in text
 
 
+@pytest.mark.parametrize(
+    "computed",
+    [
+        over_itself(lambda y: y[3:5].__iadd__(y[4:6])),
+        over_itself(lambda y: y[4:6].__imul__(y[3:4])),
+        over_itself(lambda y: kl.copy(y[5:6], y[4:5])),
+        over_itself(lambda y: square[2](y[3:5], y[4:6])),
+    ],
+)
+def test_a_part_that_has_taken_nothing_is_silent(computed: Callable[[Any], Any]) -> None:
+    x = leaf()
+    with kl.Tape() as tape:
+        y = computed(x)
+    assert told(lambda: tape.backward(grads={y: kl.ones_like(y)})) == ""
+    assert x.grad.list() == [1.0, 1.0, 1.0]
+
+
+def test_parts_are_told_apart_as_far_as_they_go() -> None:
+    x, y, z = leaf(), kl.zeros((40, 3), dtype=float), kl.zeros((40, 3), dtype=float)
+    with kl.Tape() as tape:
+        for row in range(20):
+            square[3](x, y[row])
+        z[0] = y[19]
+    text = told(lambda: tape.backward(grads={y: kl.ones_like(y), z: kl.ones_like(z)}))
+    assert "no gradient flows through an array, read by `item assignment`" in text
+
+
 def test_a_clone_that_was_asked_for_without_gradients_is_silent() -> None:
     x = leaf()
     with kl.Tape() as tape:

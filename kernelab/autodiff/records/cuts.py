@@ -95,12 +95,30 @@ def called_in(record: Record, elements: array, otherwise: str) -> str:
 class Carried(NamedTuple):
     """What computed the values of some memory, and the memory with gradients that these come from.
 
-    With the parts of it that have been overwritten since.
+    They stand in some `parts` of it, None for anywhere; others have been overwritten since.
     """
 
     by: Record
     roots: frozenset[Allocation]
     overwritten: tuple[array, ...] = ()
+    parts: tuple[array, ...] | None = None
+
+    def are_in(self, source: array) -> bool:
+        """Whether an array over the memory may hold any of the values."""
+        is_within = self.parts is None or any(map(source.overlaps, self.parts))
+        return is_within and not are_all(self.overwritten, source)
+
+    def and_in(self, target: array) -> tuple[array, ...] | None:
+        """The parts, and another one."""
+        if self.parts is None or target.is_whole or len(self.parts) == MOST_PARTS:
+            return None
+        place = target.offset, target.shape, target.strides
+        is_new = all((part.offset, part.shape, part.strides) != place for part in self.parts)
+        return (*self.parts, target) if is_new else self.parts
+
+
+MOST_PARTS = 16
+"""How many parts of a memory are told apart."""
 
 
 Carrying = dict[Allocation, Carried]
@@ -144,7 +162,7 @@ def ends_chain(record: Record) -> bool:
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     """The carriers that a step reads, with the records that computed them; updates `carrying` by the step."""
     passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
-    passed = [source for source in passed if not are_all(carrying[source.allocation].overwritten, source)]
+    passed = [source for source in passed if carrying[source.allocation].are_in(source)]
     carried = [(source, carrying[source.allocation].by) for source in passed]
     sources = [*_behind_switched_off(step.record), *_late(step.record), *step.reached]
     roots = {one.allocation for one in sources if one.requires_grad}
@@ -153,8 +171,8 @@ def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     for target in step.written:
         memory = target.allocation
         if (carried or roots) and not target.requires_grad and not ends_chain(step.record):
-            before = carrying.get(memory, Carried(begin, frozenset()))
-            carrying[memory] = Carried(before.by, before.roots | roots)
+            before = carrying.get(memory, Carried(begin, frozenset(), parts=()))
+            carrying[memory] = Carried(before.by, before.roots | roots, parts=before.and_in(target))
         elif isinstance(step.record, CopyRecord | OverwriteRecord) and memory in carrying:
             parts = (*carrying[memory].overwritten, target)
             if are_all(parts, numbers_of(memory, scalar_of(target.dtype))):
