@@ -281,3 +281,29 @@ def test_a_race_of_many_threads_is_named_without_a_matrix_of_all_entries() -> No
     (pair,) = report.pairs
     assert pair.verdict == "race"
     assert pair.entries < 100
+
+
+WRONG_NEAR_ZERO = """
+def square(x: float64):
+    return x * x
+
+@func_grad(square, check=False)
+def adj_square(x: float64, adj_ret: float64):
+    adjoint[x] += 3.0 * x * adj_ret
+
+def squares(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = square(x[i]) if x[i] < 10.0 else x[i] * x[i]
+"""
+
+
+@pytest.mark.parametrize("exponent", range(2, 10))
+def test_a_wrong_entry_is_found_beside_inputs_of_any_size(exponent: int) -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0 * 10.0**exponent, 5.0 * 10.0**exponent])
+    x, y = (kl.array(v, dtype=kl.float64, requires_grad=True) for v in (values, np.zeros(5)))
+    squares = kl.compile(WRONG_NEAR_ZERO)["squares"]
+    for fast in (True, False):
+        assert not kl.autograd.gradcheck(squares, 5, [x], [y], fast=fast, raise_exception=False)
+    with kl.Tape() as tape:
+        squares[5](x, y)
+    assert not kl.autograd.gradcheck_tape(tape, raise_exception=False)

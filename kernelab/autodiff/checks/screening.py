@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.jacobians.differences import OWN_SIZE, Floats, along, is_tiny
+from kernelab.autodiff.jacobians.differences import OWN_SIZE, Floats, along, is_tiny, steps_of
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace, tangents
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.moves import HostCallRecord
@@ -288,21 +288,25 @@ class _Input:
             compared, slopes = self._compared(back, v, scale)
             if not _agree(compared):
                 continue
-            asked = self._rescaled(back, v, slopes)
+            steps = steps_of(elements, self.eps, scale)
+            asked = self._rescaled(back, v, steps, slopes)
             if asked is not None and not _agree(self._compared(*asked, scale)[0]):
                 return None, asked
             return {j: each.worst() for j, each in compared.items()}, (back, v)
         return None, (back, v)
 
-    def _rescaled(self, back: Back, v: Floats, slopes: Sequence[Floats]) -> tuple[Back, Floats] | None:
+    def _rescaled(
+        self, back: Back, v: Floats, steps: Floats, slopes: Sequence[Floats]
+    ) -> tuple[Back, Floats] | None:
         """The vectors with larger rows and columns weighted less; None where all are alike."""
         sizes = {j: np.abs(slopes[j]).max(axis=0) for j in back}
-        columns = [np.abs(pulled * v).max(axis=0) for _, pulled in back.values()]
+        moves = v * steps
+        columns = [np.abs(pulled * moves).max(axis=0) for _, pulled in back.values()]
         if all(are_alike(each) for each in (*sizes.values(), *columns)):
             return None
         scaled = {j: u * weights_of(sizes[j]) for j, (u, _) in back.items()}
         pulled = {j: self.exact.products(j, u, [self.position])[0] for j, u in scaled.items()}
-        largest = np.max([np.abs(each * v).max(axis=0) for each in pulled.values()], axis=0)
+        largest = np.max([np.abs(each * moves).max(axis=0) for each in pulled.values()], axis=0)
         weights = weights_of(largest)
         return {j: (scaled[j], pulled[j]) for j in back}, v * (weights / weights.max())
 
