@@ -72,10 +72,13 @@ class _Sources:
         self._host_reads = host.host_reads
         every_read = [*self._host_reads, *host.differentiated]
         self.that_matter = {source for source in every_read if source.elements.requires_grad}
-        passive = set(every_read).difference(host.outer, self.that_matter)
+        self._first_use = _first_uses(steps)
+        passive = defaultdict[int, list[HostRead]](list)
+        for source in set(every_read).difference(host.outer, self.that_matter):
+            passive[source.record].append(source)
         changes = self._changes(host) if passive else {}
         for i, carrying in carrying_before(steps) if passive else ():
-            reads = [source for source in passive if source.record == i]
+            reads = passive.get(i, ())
             self.that_matter.update(source for source in reads if source.elements.allocation in carrying)
             for memory, change in changes.get(i, ()):
                 self._carry(carrying, memory, change, steps[i])
@@ -123,15 +126,19 @@ class _Sources:
             return self._before(memory, values)
         for source in values.host_reads:
             if source.elements.allocation is memory:
-                if _is_used(memory, self.steps[: source.record]):
+                if self._is_used(memory, source.record):
                     return source
             elif source in self.that_matter:
                 return source
         return None
 
+    def _is_used(self, memory: Allocation, record: int) -> bool:
+        """Whether gradients could reach what some memory held before a record."""
+        return self._first_use.get(memory, record) < record
+
     def _before(self, memory: Allocation, values: HostValues) -> HostRead | None:
         """The last read by the host before it made an array that has no gradients of its own."""
-        if memory.requires_grad or (values.how == "array" and _is_used(memory, self.steps[: values.record])):
+        if memory.requires_grad or (values.how == "array" and self._is_used(memory, values.record)):
             return None
         earlier = reversed(self._host_reads[: values.earlier])
         return next((source for source in earlier if source in self.that_matter), None)
@@ -210,14 +217,14 @@ def _seed(
     return next((seed for seed in seeds if seed.allocation is memory), None)
 
 
-def _is_used(memory: Allocation, steps: Sequence[Step]) -> bool:
-    """Whether gradients could reach what some memory held before: a launch read or computed it."""
-    return any(
-        elements.allocation is memory
-        for step in steps
-        if not isinstance(step.record, OverwriteRecord)
-        for elements in (*step.read, *(step.written if step.reached else ()))
-    )
+def _first_uses(steps: Sequence[Step]) -> Mapping[Allocation, int]:
+    """The first step for each memory that gradients could leave: a launch that read or computed it."""
+    first: dict[Allocation, int] = {}
+    for i, step in enumerate(steps):
+        if not isinstance(step.record, OverwriteRecord):
+            for elements in (*step.read, *(step.written if step.reached else ())):
+                first.setdefault(elements.allocation, i)
+    return first
 
 
 # ------------------------------------------------------------------------------ numbers of the host
