@@ -726,3 +726,81 @@ def test_gradients_of_slices_of_one_array_add_up(begin: int) -> None:
     for count in (1, 2):
         tape.backward(grads={e: kl.ones(4)})
         np.testing.assert_array_equal(x.grad.numpy(), count * wanted)
+
+
+INSIDE = """
+def line(x: array[float], y: array[float]):
+    i = tid()
+    if i > 1 and i < len(x) - 3:
+        y[i] = x[i] * x[i - 1] + x[i + 1]
+
+def sheet(x: array2d[float], y: array2d[float]):
+    i, j = tid()
+    if i > 0 and j > 2 and i < x.shape[0] - 1 and j < x.shape[1] - 1:
+        y[i, j] = x[i - 1, j] * x[i, j + 1]
+
+def block(x: array3d[float], y: array3d[float]):
+    i, j, k = tid()
+    if i > 0 and j > 0 and k > 0 and k < x.shape[2] - 1:
+        y[i, j, k] = x[i - 1, j, k] * x[i, j, k + 1] + x[i, j - 1, k]
+
+def row(x: array2d[float], y: array2d[float]):
+    j = tid()
+    y[3, j] = x[2, j] * x[3, j]
+"""
+
+
+def inside(name: str, x: Any, y: Any) -> Any:
+    """What a kernel of INSIDE leaves in y."""
+    y = y.copy()
+    match name:
+        case "line":
+            y[2:-3] = x[2:-3] * x[1:-4] + x[3:-2]
+        case "sheet":
+            y[1:-1, 3:-1] = x[:-2, 3:-1] * x[1:-1, 4:]
+        case "block":
+            y[1:, 1:, 1:-1] = x[:-1, 1:, 1:-1] * x[1:, 1:, 2:] + x[1:, :-1, 1:-1]
+        case _:
+            y[3] = x[2] * x[3]
+    return y
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("line", (9,)), ("sheet", (6, 8)), ("block", (4, 3, 5)), ("row", (6, 4)), ("row", (4, 5))],
+)
+@pytest.mark.parametrize("held", [0.0, 2.0])
+def test_gradients_of_a_border_add_up_around_what_was_overwritten(
+    name: str, shape: tuple[int, ...], held: float
+) -> None:
+    """The border of y is an input; the gradient of its inside is that of what the launch wrote."""
+    kernel, rng = kl.compile(INSIDE)[name], np.random.default_rng(0)
+    start, before, seed = (rng.integers(1, 4, shape).astype(np.float32) for _ in range(3))
+    x, y, z = (kl.array(values, requires_grad=True) for values in (start, before, before))
+    y.grad.fill_(held)
+    dim = shape[1] if name == "row" else shape
+    with kl.Tape() as tape:
+        kl.launch(kernel, dim, [x, y])
+        kl.launch(kernel, dim, [y, z])
+    written = inside(name, start, np.full(shape, np.nan, np.float32))
+    is_written = ~np.isnan(written)
+
+    def loss(a: Any, b: Any) -> Any:
+        return (seed * inside(name, inside(name, a, b), before)).astype(np.float64).sum()
+
+    middle = inside(name, start, before)
+    wanted_y, wanted_x = np.zeros(shape), np.zeros(shape)
+    for index in np.ndindex(*shape):
+        step = np.zeros(shape)
+        step[index] = 0.5
+        ends = [(seed * inside(name, middle + turn * step, before.astype(float))).sum() for turn in (1, -1)]
+        wanted_y[index] = ends[0] - ends[1]
+        ends = [loss(start + turn * step, before.astype(float)) for turn in (1, -1)]
+        wanted_x[index] = ends[0] - ends[1]
+    for count in (1, 2):
+        tape.backward(grads={z: kl.array(seed)})
+        np.testing.assert_array_equal(
+            y.grad.numpy(), np.where(is_written, wanted_y, held + count * wanted_y), str(count)
+        )
+        if name != "sheet":
+            np.testing.assert_allclose(x.grad.numpy(), count * wanted_x, 1e-5)

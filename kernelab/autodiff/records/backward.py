@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_change, is_apart
-from kernelab.autodiff.records.coverage import WHOLE, History, are_all, boxes_in
+from kernelab.autodiff.records.coverage import WHOLE, History, are_all, boxes_in, rest_of
 from kernelab.autodiff.records.cuts import (
     carriers_in_place,
     distinct,
@@ -199,8 +199,12 @@ class BackwardPlan:
         """
         if written:
             self._publish(i, Publication(elements, False, source))
-        if not written or (elements.allocation not in self.replaced and not are_all(written, elements)):
-            self._publish(i, Publication(elements, True, source, written))
+        if not written:
+            self._publish(i, Publication(elements, True, source))
+        elif elements.allocation not in self.replaced and not are_all(written, elements):
+            rest = rest_of(elements, written)
+            for piece in (elements,) if rest is None else rest:
+                self._publish(i, Publication(piece, True, source, written if rest is None else ()))
 
     def _history(self, memory: Allocation) -> "History":
         """The reads and writes of a memory of which no array has been read as a whole."""

@@ -96,6 +96,33 @@ def are_all(parts: Sequence[array], elements: array) -> bool:
     return bool(np.any([mask(one, elements) for one in parts], axis=0).all())
 
 
+def rest_of(elements: array, parts: Sequence[array]) -> list[array] | None:
+    """The elements of an array around a part that is a box of it, as boxes; None where it is not one box."""
+    box = _box_of(parts[0], elements) if len(parts) == 1 else None
+    if box is None:
+        return None
+    whole = [(0, extent, 1) for extent in elements.shape]
+    rest = []
+    for axis, (first, count, _) in enumerate(box):
+        for begin, end in ((0, first), (first + count, elements.shape[axis])):
+            if begin < end:
+                rest.append(part(elements, (*box[:axis], (begin, end - begin, 1), *whole[axis + 1 :])))
+    return rest
+
+
+def _box_of(inner: array, elements: array) -> Box | None:
+    """The box of contiguous elements that an array over the same memory has; None if it is no such box."""
+    if inner.strides != elements.strides or not elements.is_contiguous:
+        return None
+    axes, left = [], inner.offset - elements.offset
+    for extent, count, stride in zip(elements.shape, inner.shape, elements.strides, strict=True):
+        first, left = divmod(left, stride)
+        if first < 0 or first + count > extent:
+            return None
+        axes.append((first, count, 1))
+    return tuple(axes) if left == 0 else None
+
+
 def _nbytes(elements: array) -> int:
     return elements.size * itemsize(elements.dtype)
 
