@@ -512,6 +512,8 @@ def test_scalar_code_runs_until_vector_code_is_built_where_both_give_the_same_bi
 GAINS = {
     "z[i] = 2.0 * y[i] + 1.0": True,
     "z[i] = y[j]": False,
+    "z[i] = y[i + 1]": True,
+    "z[i] = 1.0": True,
     "z[i] = sin(y[j]) * exp(y[j])": True,
     "x[i] = x[i] * 2.0": False,
     "d = x[0]\nfor k in range(n):\n    d += (x[k] - x[i]) / (1.0 + dot(x[k], x[i]))\nz[i] = d[0]": True,

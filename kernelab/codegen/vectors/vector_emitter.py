@@ -384,9 +384,10 @@ def operations_an_element(function: ir.Function, lanes: Lanes) -> float:
     They say whether vector code is faster than scalar code.  Arithmetic takes one instruction for all lanes.
     Elements that do not lie side by side are moved one by one, as in scalar code, and more slowly: each costs
     as much as the arithmetic of some operations saves.  Sums made lane by lane take as long in either.
+    Infinite where none is moved so.
     """
     estimate = _Estimate(function, lanes)
-    return estimate.operations / max(estimate.elements, 1e-3)
+    return estimate.operations / estimate.elements if estimate.elements else inf
 
 
 def operations_a_sum(function: ir.Function, lanes: Lanes) -> float:
