@@ -418,6 +418,36 @@ def test_indices_on_a_ring_are_the_same(
     assert (words in told) and bool(words) == bool(told), told
 
 
+@pytest.mark.parametrize("n", [2**31 - 1, 2**31 - 16, 2**31 - 17, 2**30 + 1])
+@pytest.mark.parametrize("shift", [-1, -3000, 2**31 - 3000, -(2**31)])
+def test_remainders_by_the_largest_numbers_are_the_same(shift: int, n: int, vectorised: list[bool]) -> None:
+    kernel = kl.compile("""
+    def f(shift: int, n: int, rests: array[int], wholes: array[int]):
+        i = tid()
+        rests[i] = (i + shift) % n
+        wholes[i] = (i + shift) // n
+    """)["f"]
+    agree(kernel, N, lambda: [shift, n, kl.zeros(N, int), kl.zeros(N, int)], vectorised)
+
+
+PASSING = {
+    "if i + a < 100:\n    y[i] = 2.0 * x[i + a]": 2**31 - 10,
+    "if not (i + a >= 100):\n    y[i] = 2.0 * x[i + a]": 2**31 - 10,
+    "if i + a + a > 100:\n    y[i] = 2.0 * x[i + a + a]": -(2**30) - 8,
+    "for k in range(4):\n    if i + y.shape[0] < k - a - a:\n        y[i] += x[i + y.shape[0]]": 2**30 + 1,
+    "for k in range(i + a + a - 10):\n    y[i] += x[k]": -(2**30) - 8,
+}
+"""Bodies of kernels in which a sum passes the end of 32 bits, and what `a` is."""
+
+
+@pytest.mark.parametrize("body", PASSING)
+def test_branches_do_not_bound_sums_that_pass_the_end_of_32_bits(body: str, vectorised: list[bool]) -> None:
+    lines = ["def f(x: array[float], a: int, y: array[float]):", "i = tid()", *body.splitlines()]
+    kernel = kl.compile("\n    ".join(lines))["f"]
+    told = agree(kernel, N, lambda: [kl.array(reals(N)), PASSING[body], kl.zeros(N)], vectorised)
+    assert "out of bounds" in told
+
+
 def test_groups_at_the_ends_of_a_branch_are_told_from_those_inside(
     kernels: dict[str, kl.Kernel], vectorised: list[bool]
 ) -> None:

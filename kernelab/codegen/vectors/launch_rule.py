@@ -10,6 +10,7 @@ changed something, vector code runs all checks of a group first:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.codegen.cpp.helpers import Names
@@ -70,8 +71,13 @@ def _reach(array: ir.Var, names: Names) -> tuple[str, str]:
     return low, high
 
 
-Range = tuple[str, str]
-"""The least value and the largest one, of the type i64."""
+class Range(NamedTuple):
+    """The least value and the largest one, of the type i64, in a launch that meets the `rules`."""
+
+    low: str
+    high: str
+    rules: tuple[str, ...] = ()
+
 
 SIGNS = {"lt": "<", "gt": ">", "le": "<=", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -133,27 +139,43 @@ class LaunchRanges:
                 for each in args:
                     bounds = self._limited(atom, bounds, each, truth)
             case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and atom in (left, right):
-                name = op.name if truth else OPPOSITE[op.name]
-                other = self._of(right if left is atom else left, ())
+                name, other = op.name if truth else OPPOSITE[op.name], right if left is atom else left
+                limits = self._of(other, ()) if left.type == int32 else None
                 gap = 1 if name in ("lt", "gt") else 0
-                if other is not None and left.type == int32 and (name in ("lt", "le")) == (left is atom):
-                    return bounds[0], f"smaller({bounds[1]}, {other[1]} - {gap})"
-                if other is not None and left.type == int32:
-                    return f"larger({bounds[0]}, {other[0]} + {gap})", bounds[1]
+                if limits is not None and (name in ("lt", "le")) == (left is atom):
+                    rules = *bounds.rules, *self._ends_below(atom, bounds), *self._ends_above(other, limits)
+                    return Range(bounds.low, f"smaller({bounds.high}, {limits.high} - {gap})", rules)
+                if limits is not None:
+                    rules = *bounds.rules, *self._ends_above(atom, bounds), *self._ends_below(other, limits)
+                    return Range(f"larger({bounds.low}, {limits.low} + {gap})", bounds.high, rules)
         return bounds
+
+    def _ends_below(self, atom: ir.Atom, bounds: Range) -> tuple[str, ...]:
+        """The rule by which no sum is so large that 32 bits go on from the least number."""
+        return (f"{bounds.high} < (1ll << 31)",) if self._is_sum(atom) else ()
+
+    def _ends_above(self, atom: ir.Atom, bounds: Range) -> tuple[str, ...]:
+        """The rule by which no sum is so small that 32 bits go on from the largest number."""
+        return (f"{bounds.low} >= -(1ll << 31)",) if self._is_sum(atom) else ()
+
+    def _is_sum(self, atom: ir.Atom) -> bool:
+        return isinstance(atom, ir.Var) and atom in self._lets and atom not in self.constants
 
     def _of(self, atom: ir.Atom, tests: Tests) -> Range | None:
         if isinstance(atom, ir.Const):
-            return f"{int(atom.value)}", f"{int(atom.value)}"
+            return Range(f"{int(atom.value)}", f"{int(atom.value)}")
         if not isinstance(atom.type, Scalar) or not atom.type.is_int:
             return None
         if atom in self._function.threads:
-            return "0", f"({extent_of(self._function, self._function.threads.index(atom))} - 1)"
+            return Range("0", f"({extent_of(self._function, self._function.threads.index(atom))} - 1)")
         if atom in self._function.params or atom in self.constants:
-            return f"(i64){self._names(atom)}", f"(i64){self._names(atom)}"
+            return Range(f"(i64){self._names(atom)}", f"(i64){self._names(atom)}")
         if atom in self._counts:
             count = self.of(self._counts[atom], tests)
-            return None if count is None else ("0", f"({count[1]} - 1)")
+            if count is None:
+                return None
+            rules = *count.rules, *self._ends_above(self._counts[atom], count)
+            return Range("0", f"({count.high} - 1)", rules)
         return self._of_let(self._lets[atom], tests) if atom in self._lets else None
 
     def is_remainder(self, atom: ir.Atom) -> bool:
@@ -166,7 +188,7 @@ class LaunchRanges:
         match self._lets.get(cond) if isinstance(cond, ir.Var) else None:
             case ir.Let(_, op, (left, right)) if op.name in SIGNS and left.type == right.type == int32:
                 one, other = (self.of(arg) if self._is_constant(arg) else None for arg in (left, right))
-                return one and other and f"{one[0]} {SIGNS[op.name]} {other[0]}"
+                return one and other and f"{one.low} {SIGNS[op.name]} {other.low}"
         return None
 
     def _is_constant(self, atom: ir.Atom) -> bool:
@@ -175,15 +197,25 @@ class LaunchRanges:
     def _of_let(self, stmt: ir.Let, tests: Tests) -> Range | None:
         if stmt.op.name == "mod":
             divisor = self.of(stmt.args[1], tests)
-            return divisor and (f"smaller({divisor[0]} + 1, 0)", f"larger({divisor[1]} - 1, 0)")
+            if divisor is None:
+                return None
+            return Range(f"smaller({divisor.low} + 1, 0)", f"larger({divisor.high} - 1, 0)", divisor.rules)
         if stmt.op.name not in ("add", "sub"):
             return None
         left, right = (self.of(arg, tests) for arg in stmt.args)
         if left is None or right is None:
             return None
+        rules = left.rules + right.rules
         if stmt.op.name == "add":
-            return f"({left[0]} + {right[0]})", f"({left[1]} + {right[1]})"
-        return f"({left[0]} - {right[1]})", f"({left[1]} - {right[0]})"
+            return Range(f"({left.low} + {right.low})", f"({left.high} + {right.high})", rules)
+        return Range(f"({left.low} - {right.high})", f"({left.high} - {right.low})", rules)
+
+    def within(self, index: ir.Atom, extent: str, tests: Tests) -> dict[str, None] | None:
+        """The conditions by which a launch knows an index to be within an extent; None if there are none."""
+        bounds = self.of(index, tests)
+        if bounds is None:
+            return None
+        return dict.fromkeys((*bounds.rules, f"{bounds.low} >= 0", f"{bounds.high} < (i64){extent}"))
 
 
 # ----------------------------------------------------------------------------------------------- checks ahead

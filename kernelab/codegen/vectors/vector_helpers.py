@@ -156,7 +156,7 @@ _DIVISION = """template <class V, class H> INLINE V quotient_of(V x, V y) {
 INLINE vi quotient(vi x, vi y) { return quotient_of<vi, vih>(x, y); }
 INLINE vu quotient(vu x, vu y) { return quotient_of<vu, vuh>(x, y); }
 template <class V> INLINE V remainder(V x, V y) { return x - quotient(x, y) * y; }
-INLINE bool is_far_apart(int first, int n) { return n > 16 && first < 0x7ffffff0; }
+INLINE bool is_far_apart(int first, int n) { return n > 16 && n < 0x7ffffff0 && first < 0x7ffffff0; }
 INLINE vi quotient(int first, int n) {
   if (!is_far_apart(first, n)) return quotient(first + iota, splat(n));
   const int whole = first / n - (first % n < 0);

@@ -196,10 +196,10 @@ class VectorMemory(VectorValues):
 
     def unless_within(self, index: ir.Atom, extent: str) -> str:
         """The beginning of a test that a launch may do without, by the range of an index."""
-        bounds = self.ranges.of(index, self.tests)
-        if bounds is None:
+        conditions = self.ranges.within(index, extent, self.tests)
+        if conditions is None:
             return ""
-        self.known_within |= dict.fromkeys((f"{bounds[0]} >= 0", f"{bounds[1]} < (i64){extent}"))
+        self.known_within |= conditions
         return "!within && "
 
     @contextmanager
@@ -211,11 +211,10 @@ class VectorMemory(VectorValues):
 
     def within_at_launch(self, index: ir.Atom, extent: str) -> None:
         """Have the launch rule test an index, which then stands for all threads."""
-        bounds = self.ranges.of(index, self.tests)
-        if bounds is None:
+        conditions = self.ranges.within(index, extent, self.tests)
+        if conditions is None:
             raise LateCheck("an index that is tested after a thread has changed something depends on values")
-        self.conditions[f"{bounds[0]} >= 0"] = None
-        self.conditions[f"{bounds[1]} < (i64){extent}"] = None
+        self.conditions |= conditions
 
     def linear_position(self, array: ir.Var, axis: int, index: ir.Atom) -> str:
         """The index of the first lane, all lanes within the extent; one below zero is left to scalar code."""
