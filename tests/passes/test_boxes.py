@@ -126,7 +126,11 @@ def draw_index(rng: random.Random, leaves: list[str], depth: int = 2) -> str:
 def draw_condition(rng: random.Random, leaves: list[str]) -> str:
     a, b = (draw_index(rng, leaves, 1) for _ in "ab")
     plain = f"{a} {rng.choice(['<', '<=', '>', '>=', '==', '!='])} {b}"
-    match rng.randint(0, 5):
+    match rng.randint(0, 7):
+        case 6:
+            return f"{a} % {rng.randint(1, 4)} {rng.choice(['==', '==', '!='])} {b}"
+        case 7:
+            return f"{rng.randint(2, 4)} * {plain}"
         case 0:
             return f"not ({plain})"
         case 1:
@@ -364,6 +368,26 @@ def either(x: array[float], y: array[float], n: int):
     if a < n:
         x[b] = 1.0
 
+def alternate(x: array[float], n: int, colour: int):
+    i = tid()
+    if (i + 1) % 3 == colour and i < n:
+        x[i] = 0.0
+
+def alternate_steps(x: array[float], n: int):
+    for k in range(n):
+        if k % 4 == 1:
+            x[k + 1] = 0.0
+
+def doubled(x: array[float], n: int):
+    i = tid()
+    if 3 * i > n and 2 * i <= 11:
+        x[i] = 0.0
+
+def mirrored(x: array[float], n: int):
+    i = tid()
+    if n - 2 * i >= 3:
+        x[i + 1] = 0.0
+
 def edges(x: array2d[float], low: int):
     i, j = tid()
     n, m = x.shape[0], x.shape[1]
@@ -427,6 +451,12 @@ def test_where_one_of_several_conditions_holds_each_has_its_box(
         ("colours", (9,), {"x": (9,), "odd": 1}, "change", {"x": ((1, 4, 2),)}),
         ("inner", (5, 6), {"x": (5, 6), "y": (5, 6)}, "change", {"y": ((1, 3, 1), (0, 6, 1))}),
         ("inner", (5, 6), {"x": (5, 6), "y": (5, 6)}, "read", {"x": ((0, 5, 1), (0, 6, 1))}),
+        ("alternate", (20,), {"x": (20,), "n": 12, "colour": 0}, "change", {"x": ((2, 4, 3),)}),
+        ("alternate", (20,), {"x": (20,), "n": 12, "colour": 1}, "change", {"x": ((0, 4, 3),)}),
+        ("alternate", (20,), {"x": (20,), "n": 1, "colour": 2}, "change", {"x": None}),
+        ("alternate_steps", (1,), {"x": (40,), "n": 14}, "change", {"x": ((2, 4, 4),)}),
+        ("doubled", (20,), {"x": (20,), "n": 7}, "change", {"x": ((3, 3, 1),)}),
+        ("mirrored", (20,), {"x": (20,), "n": 8}, "change", {"x": ((1, 3, 1),)}),
         ("inner", (9, 2), {"x": (9, 6), "y": (9, 6)}, "change", {"y": ((1, 7, 1), (0, 2, 1))}),
         ("blocked", (2,), {"x": (9,), "y": (20,), "width": 3}, "change", {"y": ((0, 6, 1),)}),
         ("blocked", (2,), {"x": (9,), "y": (20,), "width": 3}, "read", {"x": ((0, 3, 3),)}),

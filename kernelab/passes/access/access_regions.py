@@ -64,18 +64,19 @@ class Situation:
     last: Mapping[int, int] = field(default_factory=dict)
 
 
-Side = Literal["above", "below", "never"]
+Side = Literal["above", "below", "in step", "never"]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """An index, and the forms that guards, given by their position, keep it above, below and away from.
 
-    They are in this order: what an index never is counts at the ends that the others leave.
+    They are in this order: what an index never is counts at the ends that the others leave.  Each has a
+    number: a multiple of the index is compared with the form, or it differs from it by multiples.
     """
 
     index: Form | None
-    bounds: tuple[tuple[Side, int, Form], ...] = ()
+    bounds: tuple[tuple[Side, int, Form, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +153,38 @@ def covers(box: Box, shape: Sequence[int]) -> bool:
 def _limits(index: Form | None, guards: Sequence[Guard]) -> Limits:
     if index is None:
         return Limits(None)
-    bounds: list[tuple[Side, int, Form]] = []
+    bounds: list[tuple[Side, int, Form, int]] = []
     for position, guard in enumerate(guards):
-        slack = guard.greater.minus(guard.lesser)
-        if _is_fixed(slack):
-            continue
-        low, high, gap = index.minus(slack), index.plus(slack), Form(guard.gap or 0)
-        if _is_fixed(low):
-            bounds.append(("never" if guard.gap is None else "above", position, low.plus(gap)))
-        if _is_fixed(high):
-            bounds.append(("never" if guard.gap is None else "below", position, high.minus(gap)))
+        slack, gap = guard.greater.minus(guard.lesser), Form(guard.gap or 0)
+        factor = _multiple(slack, index)
+        rest = slack.minus(index.times(factor))
+        if guard.gap == 0 and Guard(guard.greater, guard.lesser, 0) in guards:
+            bounds += [("in step", position, *of) for of in _residue(slack, index)]
+        if guard.gap is None and abs(factor) == 1:
+            bounds.append(("never", position, rest.times(-factor), 1))
+        elif guard.gap is not None and factor > 0:
+            bounds.append(("above", position, gap.minus(rest), factor))
+        elif guard.gap is not None and factor < 0:
+            bounds.append(("below", position, rest.minus(gap), -factor))
     return Limits(index, tuple(sorted(bounds, key=lambda bound: _SIDES.index(bound[0]))))
+
+
+def _multiple(slack: Form, index: Form) -> int:
+    """How many times an index is in a form with nothing else that varies between threads; 0 if it is not."""
+    (_, mine), (_, theirs) = index.split(), slack.split()
+    factors = {divmod(theirs.get(leaf, 0), factor) for leaf, factor in mine.items()}
+    (factor, remainder), *others = factors or {(0, 0)}
+    return 0 if others or remainder or mine.keys() != theirs.keys() else factor
+
+
+def _residue(slack: Form, index: Form) -> Iterator[tuple[Form, int]]:
+    """What an index differs from by multiples of a number, where a form that has a remainder of it is 0."""
+    rest, varying = slack.split()
+    match [*varying.items()]:
+        case [(Applied("mod", (operand, Form(modulus, ()))), 1)] if modulus > 0:
+            shift = operand.minus(index)
+            if _is_fixed(shift):
+                yield rest.plus(shift).times(-1), modulus
 
 
 _SIDES = get_args(Side)
@@ -249,15 +271,17 @@ def _reached(place: Place, situation: Situation) -> tuple[Situation, frozenset[i
 def _index(limits: Limits, situation: Situation, exact: frozenset[int]) -> Range | None:
     """The values of an index where its guards hold."""
     values = None if limits.index is None else range_of(limits.index, situation)
-    for side, position, form in limits.bounds:
+    for side, position, form, number in limits.bounds:
         bound = range_of(form, situation) if position in exact else None
         if values is None or bound is None:
             continue
         if side == "above":
-            values = _from(values, bound.low)
+            values = _from(values, -(-bound.low // number))
         elif side == "below":
-            values = _through(values, bound.high)
-        elif bound.low == bound.high:
+            values = _through(values, bound.high // number)
+        elif side == "in step" and bound.low == bound.high:
+            values = _in_step(values, bound.low, number)
+        elif side == "never" and bound.low == bound.high:
             values = _from(values, values.low + (bound.low == values.low))
             values = _through(values, values.high - (bound.low == values.high))
     return values
@@ -277,6 +301,17 @@ def _through(values: Range, bound: int) -> Range:
     if high <= bound:
         return values
     return Range(low, high + (bound - high) // step * step, step) if step else NOTHING
+
+
+def _in_step(values: Range, start: int, step: int) -> Range:
+    """The part of a range that differs from a number by multiples of a step; all, if steps are uneven."""
+    if step % max(values.step, 1):
+        return values
+    low = values.low + (start - values.low) % step
+    high = values.high - (values.high - low) % step
+    if low > high or (low - values.low) % max(values.step, 1):
+        return NOTHING
+    return Range(low, high, step if low < high else 0)
 
 
 def _clipped(values: Range | None, extent: int) -> list[Range]:
