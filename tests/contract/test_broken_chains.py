@@ -521,7 +521,15 @@ def test_a_chain_that_passes_the_host_twice_is_reported_at_the_second(first: str
 
 
 @pytest.mark.parametrize(
-    "between", ["constants", "overwritten by the host", "overwritten by a launch", "a meant end", "an index"]
+    "between",
+    [
+        "constants",
+        "overwritten by the host",
+        "overwritten by a launch",
+        "a meant end",
+        "another part",
+        "a size",
+    ],
 )
 def test_one_that_ends_before_it_passes_the_host_again_is_silent(between: str) -> None:
     x, y, w, z, loss = leaf(), result(), kl.zeros(3, dtype=float), result(), result(1)
@@ -540,6 +548,10 @@ def test_one_that_ends_before_it_passes_the_host_again_is_silent(between: str) -
                 square[3](ones, u)
             case "a meant end":
                 u.assign(kl.clone(y, requires_grad=False).numpy())
+            case "another part":
+                both = kl.zeros(6, dtype=float)
+                square[3](y, both[:3])
+                u.assign(both[3:].numpy())
             case _:
                 u.fill_(float(y.numpy().size))
         square[3](u, w)

@@ -78,8 +78,10 @@ class _Sources:
             passive[source.record].append(source)
         changes = self._changes(host) if passive else {}
         for i, carrying in carrying_before(steps) if passive else ():
-            reads = passive.get(i, ())
-            self.that_matter.update(source for source in reads if source.elements.allocation in carrying)
+            for source in passive.get(i, ()):
+                carried = carrying.get(source.elements.allocation)
+                if carried is not None and carried.are_in(source.elements):
+                    self.that_matter.add(source)
             for memory, change in changes.get(i, ()):
                 self._carry(carrying, memory, change, steps[i])
 
