@@ -15,7 +15,7 @@ import kernelab as kl
 from kernelab.backend.common.backends import pack
 from kernelab.backend.common.build_cache import Cache
 from kernelab.backend.common.compiler import open_compiler, processor_features
-from kernelab.backend.cpu import vector_tier
+from kernelab.backend.cpu import cpu_backend, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.vector_tier import (
     VectorTier,
@@ -399,6 +399,43 @@ def test_launches_over_float64_do(
     kernel = kernels_of_float64[name.partition(",")[0]]
     told = agree(kernel, dim, lambda: [*map(in_float64, make())], vectorised)
     assert (words in told) and bool(words) == bool(told), told
+
+
+FIELDS = """
+@struct
+class Body:
+    x: vec3
+    m: float
+    hits: int
+
+def moved(b: array[Body], dt: float):
+    i = tid()
+    v = b[i].x * b[i].m
+    for k in range(4):
+        v = v * 0.5 + vec3(dt, v[0] * dt, v[1] / (1.0 + v[2] * v[2]))
+    b[i].x = v
+    b[i].m += dot(v, v)
+    b[i].hits += 1
+"""
+
+
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_fields_of_structs_are_apart(
+    step: int, vectorised: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, found, gave_up = kl.compile(FIELDS), list[Any](), list[Any]()
+    go_on = cpu_backend.CpuEntry._go_on
+    monkeypatch.setattr(cpu_backend.CpuEntry, "_go_on", lambda *given: gave_up.append(1) or go_on(*given))
+    for is_on in (True, False):
+        kl.config.vector_code = is_on
+        bodies = kl.zeros(2 * N, kernels["Body"])
+        bodies["x"].assign(reals(6 * N).reshape(2 * N, 3))
+        bodies["m"].assign(reals(2 * N, 1))
+        kl.launch(kernels["moved"], N, [bodies[::step], 0.1])
+        found.append([bodies[name].numpy() for name in ("x", "m", "hits")])
+    assert any(vectorised) and bool(gave_up) == (step < 0)  # scalar code takes negative strides
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", ["ring", "rings"])

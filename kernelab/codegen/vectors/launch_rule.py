@@ -58,7 +58,24 @@ def _apart(function: ir.Function, names: Names) -> Iterator[str]:
         for other in arrays:
             if other is not array:
                 mine, its = (_reach(each, names) for each in (array, other))
-                yield f"({mine[1]} <= {its[0]} || {its[1]} <= {mine[0]})"
+                fields = (
+                    f" || {_are_fields(array, other, names)}" if is_field(array) and is_field(other) else ""
+                )
+                yield f"({mine[1]} <= {its[0]} || {its[1]} <= {mine[0]}{fields})"
+
+
+def is_field(array: ir.Var) -> bool:
+    """Whether an array is a field of structs, whose elements do not lie side by side."""
+    return "." in array.hint
+
+
+def _are_fields(array: ir.Var, other: ir.Var, names: Names) -> str:
+    """The test for whether elements of one array stand between those of another, as fields of structs do."""
+    types = [each.type for each in (array, other) if isinstance(each.type, Array)]
+    sizes = ", ".join(f"{bytes_of(type.elem)}" for type in types)
+    pairs = zip((array, other), types, strict=True)
+    steps = ", ".join(f"{names(each)}_s{axis}" for each, type in pairs for axis in range(type.ndim))
+    return f"are_fields({names(other)} - {names(array)}, {sizes}, {{{steps}}})"
 
 
 def _reach(array: ir.Var, names: Names) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from kernelab.codegen.cpp.targets import INDENT, Cpu, box_bounds, chunks, over, 
 from kernelab.codegen.cpp.wide_accumulators import Wide
 from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
-from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, launch_rule
+from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
 from kernelab.codegen.vectors.vector_helpers import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
@@ -374,6 +374,9 @@ SLOW = {"div": 4, "sqrt": 4, "floordiv": 16, "mod": 16}
 CALL = 16
 """The operations that a mathematical function counts for."""
 
+CHANGE = 2.0
+"""What an element that is stored or added to counts for, beside one that is loaded."""
+
 OF_A_ROW = 0.5
 """What an element counts for where a thread goes along a row of its own: the next one is in a cache."""
 
@@ -452,6 +455,7 @@ class _Estimate:
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic, depth: int, in_branch: bool) -> None:
         kinds = [self.of(index) for index in stmt.indices]
         side_by_side = VARYING not in kinds and kinds[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
+        side_by_side = side_by_side and not is_field(stmt.array)
         if isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own:
             self.sums += float(ITERATIONS**depth)
             return
@@ -460,4 +464,5 @@ class _Estimate:
         # What does not change in a loop is moved before it.
         own = depth if in_branch else max(self.depth.get(index, 0) for index in stmt.indices)
         walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
-        self.elements += ITERATIONS**own * (OF_A_ROW if walks_rows else 1.0)
+        moves = 1.0 if isinstance(stmt, ir.Load) else CHANGE
+        self.elements += ITERATIONS**own * moves * (OF_A_ROW if walks_rows else 1.0)

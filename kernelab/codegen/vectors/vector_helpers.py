@@ -40,7 +40,7 @@ vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put ga
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
-is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened
+is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened are_fields
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -128,6 +128,19 @@ INLINE vd high(vf x) { return vd{x[2], x[3]}; }
 _COMMON = """\
 INLINE long long smaller(long long a, long long b) { return a < b ? a : b; }
 INLINE long long larger(long long a, long long b) { return a > b ? a : b; }
+template <int N> static bool are_fields(long long distance, int mine, int its, const long long (&steps)[N]) {
+  long long period = 0;
+  for (long long step : steps)
+    while (step) {
+      const long long rest = period % step;
+      period = step, step = rest;
+    }
+  if (period < 0) period = -period;
+  if (period == 0) return false;
+  distance %= period;
+  if (distance < 0) distance += period;
+  return distance >= mine && distance + its <= period;
+}
 INLINE bool any(vi mask) { return bits(mask) != 0; }
 INLINE int first_on(vi mask) { return __builtin_ctz(bits(mask)); }
 INLINE int last_on(vi mask) { return 31 - __builtin_clz(bits(mask)); }

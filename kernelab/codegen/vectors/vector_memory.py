@@ -13,7 +13,7 @@ from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.prefetch import once
 from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
-from kernelab.codegen.vectors.launch_rule import LaunchRanges
+from kernelab.codegen.vectors.launch_rule import LaunchRanges, is_field
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
 from kernelab.codegen.vectors.vector_helpers import SMALL, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
@@ -145,7 +145,7 @@ class VectorMemory(VectorValues):
         last, terms, offsets, collide = len(stmt.indices) - 1, [name], list[str](), False
         linear = [axis for axis, index in enumerate(stmt.indices) if self.of(index) == LINEAR]
         varying = [axis for axis, index in enumerate(stmt.indices) if self.of(index) == VARYING]
-        adjacent = not varying and linear == [last] and size_of(elem) == 1
+        adjacent = not varying and linear == [last] and size_of(elem) == 1 and not is_field(array)
         for axis, index in enumerate(stmt.indices):
             match self.of(index):
                 case Variation.UNIFORM:
