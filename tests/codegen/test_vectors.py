@@ -818,6 +818,14 @@ def own_and_shared(x: array[float], of: array[int], n: int, s: array[float]):
         s[k] += x[i]
         s[0] += 1.0
 
+def in_the_first_threads(x: array[float], of: array[int], n: int, s: array[float]):
+    i = tid()
+    if i >= 20:
+        s[i] += x[i]
+    else:
+        for k in range(n):
+            s[i // 4] += x[k]
+
 def none_at_all(x: array[float], of: array[int], n: int, s: array[float]):
     i = tid()
     for k in range(n - n):
@@ -843,7 +851,7 @@ def test_running_totals_of_threads_are_what_scalar_code_makes_them(
         kl.launch(kernel, N, given)
         results.append(given[-1].numpy())
     assert vectorised == [True, False]
-    if name in ("own_and_shared", "element_a_turn", "of_each_turn", "colliding"):
+    if name in ("own_and_shared", "element_a_turn", "of_each_turn", "colliding", "in_the_first_threads"):
         np.testing.assert_allclose(results[0], results[1], 1e-6)
     else:
         np.testing.assert_array_equal(results[0], results[1])
