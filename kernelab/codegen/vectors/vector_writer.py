@@ -146,10 +146,10 @@ class VectorWriter(VectorMemory):
             self.line(f"{self.zeroed(total)} char* {base} = 0; vi {offsets} = {{}}, {reached} = {{}};")
         yield
         for stmt in own:
-            total = self.lane_totals.pop(stmt)
+            mine = self.lane_totals.pop(stmt)
             # The interior leaves out branches, and what they add.
-            if total.place is not None or (stmt.array, stmt.indices) in total.known:
-                self.later(stmt.array, self.settling(stmt, total))
+            if mine.place is not None or (stmt.array, stmt.indices) in mine.known:
+                self.later(stmt.array, self.settling(stmt, mine))
 
     def is_own(self, stmt: ir.Atomic) -> bool:
         """Whether each lane has a running total of its own for an addition."""
