@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import simulations
 from kernels import TITLES
 from peer import HERE, Peer
 from programs import SIZES
@@ -34,6 +35,8 @@ JACOBIANS = (1000, 10_000, 100_000, 1_000_000)
 STATEMENTS = (100, 300, 1000, 3000)
 MOST = {"chain": 10_000, "statements": 1000}
 """The largest sizes that Warp is asked for."""
+
+PROGRAMS = "Programs of simulation and graphics"
 
 FIRST_CELL = "import kernelab as kl; kl.zeros(3); kl.kernel, kl.launch, kl.Tape"
 
@@ -132,6 +135,21 @@ class Bench:
         for peer in peers:
             peer.end()
 
+    def simulations(self) -> None:
+        peers = self.start("kernelab", "kernelab, all cores", "warp")
+        for title in simulations.TEXTS:
+            request = {"measure": "kernel", "name": title, "shrink": self.shrink}
+            found = {peer.name: peer.ask(**request) for peer in peers}
+            agree = _agree(found["warp"]["gradients"], found["kernelab"]["gradients"])
+            if not agree and title not in simulations.OWN_NUMBERS:
+                self.results.wrong.add((f"{title}, adjoint", "warp"))
+            time.sleep(1)  # better code is built in the background
+            for _ in range(min(3, self.rounds)):
+                for peer in peers:
+                    self.results.add_all(PROGRAMS, peer.name, peer.ask(**request), f"{title}, ")
+        for peer in peers:
+            peer.end()
+
     def tapes(self) -> None:
         peers = self.start("kernelab", "warp")
         for turn in range(min(3, self.rounds) + 1):
@@ -223,6 +241,7 @@ class Bench:
             self.results.markdown(table, unit, base)
             for table, unit, base in (
                 ("Throughput of kernels", "ms", "c++"),
+                (PROGRAMS, "ms", "kernelab"),
                 ("Tapes, a launch", "us or kB", "kernelab"),
                 ("Imports", "ms", "kernelab"),
                 ("From a text to its gradient", "ms", "kernelab"),
@@ -292,7 +311,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the tables to this file, the picture beside it")
     options = parser.parse_args()
     bench, start = Bench(options.peers or _environment(), options.rounds, options.shrink), time.perf_counter()
-    for part in (bench.throughput, bench.tapes, bench.imports, bench.first_calls):
+    for part in (bench.throughput, bench.simulations, bench.tapes, bench.imports, bench.first_calls):
         part()
         print(f"{part.__name__}: {time.perf_counter() - start:.0f} s", flush=True)
     report = bench.report(time.perf_counter() - start)

@@ -22,6 +22,7 @@ from typing import Any
 
 import kernels
 import numpy as np
+import simulations
 from kernels import Work
 
 N = 32
@@ -43,6 +44,9 @@ class Kernelab:
     def compile(self, text: str, name: str) -> Any:
         return self.lib.compile(text)[name]
 
+    def compile_all(self, text: str) -> Any:
+        return self.lib.compile(text)
+
 
 class AllCores(Kernelab):
     """kernelab on all cores of the process."""
@@ -63,13 +67,19 @@ class Warp:
         self.folder = Path(tempfile.mkdtemp())
 
     def compile(self, text: str, name: str) -> Any:
+        return self.compile_all("@wp.kernel\n" + text, name)[name]
+
+    def compile_all(self, text: str, name: str = "") -> Any:
+        """All that a text defines, as a module of its own."""
+        name = name or f"program_{len([*self.folder.iterdir()])}"
         path = self.folder / f"{name}.py"
-        path.write_text("import warp as wp\n\n@wp.kernel\n" + text)
+        path.write_text("import warp as wp\n\n" + text)
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # where annotations are looked up
         spec.loader.exec_module(module)
-        return getattr(module, name)
+        return vars(module)
 
 
 System = Kernelab | Warp
@@ -194,6 +204,24 @@ def of_arrays(system: System, work: Work) -> Runs:
     return Runs(primal, adjoint, clear, lambda: {name: arrays[name].grad.numpy() for name in work.active})
 
 
+def of_program(system: System, title: str, shrink: int) -> Runs:
+    """A program of `simulations`, recorded once."""
+    lib, work = system.lib, simulations.ready(system, title, shrink)
+    rng, tape, seeds = np.random.default_rng(1), lib.Tape(), {}
+    for result in work.made:
+        like = result.numpy()
+        seeds[result] = lib.array(rng.random(like.shape).astype(like.dtype), dtype=result.dtype)
+    with tape:
+        work.primal()
+
+    def gradients() -> dict[str, Any]:
+        arrays = {f"{k}": one for k, one in enumerate(work.given) if getattr(one, "grad", None) is not None}
+        found = {name: one.grad.numpy() for name, one in arrays.items()}
+        return {name: one.view(np.float32) if one.dtype.names else one for name, one in found.items()}
+
+    return Runs(work.primal, lambda: tape.backward(grads=seeds), tape.zero, gradients)
+
+
 def _array(lib: Any, value: Any) -> Any:
     if value.dtype == np.int32:
         return lib.array(value, dtype=int)
@@ -315,9 +343,12 @@ class Throughput:
         first = name != self.name
         if first:
             self.name, self.runs = name, None
-            work = kernels.work(name, shrink)
-            by_hand = not isinstance(self.system, Kernelab | Warp)
-            self.runs = self.system.runs(work) if by_hand else of_arrays(self.system, work)
+            if name in simulations.TEXTS:
+                self.runs = of_program(self.system, name, shrink)
+            else:
+                work = kernels.work(name, shrink)
+                by_hand = not isinstance(self.system, Kernelab | Warp)
+                self.runs = self.system.runs(work) if by_hand else of_arrays(self.system, work)
         if self.runs is None:
             return {}
         if first:

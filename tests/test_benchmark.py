@@ -7,8 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu
@@ -24,7 +26,7 @@ def benchmark_modules() -> Iterator[dict[str, Any]]:
     try:
         yield {
             name: importlib.import_module(name)
-            for name in ("kernels", "worker", "bench", "bounds", "checked")
+            for name in ("kernels", "worker", "bench", "bounds", "checked", "simulations")
         }
     finally:
         sys.path.remove(str(FOLDER))
@@ -40,6 +42,26 @@ def test_every_kernel_and_its_adjoint_are_those_written_by_hand(benchmark_module
         off = {key: [x + 0.1 * max(map(abs, values)) for x in values] for key, values in found.items()}
         assert not bench._agree(off, wanted), name
         assert {*ours(name)} == {"primal", "adjoint"}
+
+
+SMOOTH = ("tetrahedra", "fall", "torus", "convolve", "product", "arms", "spin", "network", "doubles", "turn")
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_of_programs_agree_with_differences(benchmark_modules: dict[str, Any], name: str) -> None:
+    simulations, worker = benchmark_modules["simulations"], benchmark_modules["worker"]
+    title = next(title for title, text in simulations.TEXTS.items() if f"def {name}(" in text)
+    ready = simulations.ready(worker.Kernelab(), title, shrink=10_000)
+    assert kl.autograd.gradcheck(ready.kernel, ready.dim, ready.given, ready.made, show_summary=False)
+
+
+def test_every_program_runs_with_its_adjoint(benchmark_modules: dict[str, Any]) -> None:
+    measured = benchmark_modules["worker"].Throughput(benchmark_modules["worker"].Kernelab())
+    for title in benchmark_modules["simulations"].TEXTS:
+        gradients = measured(title, shrink=10_000)["gradients"]
+        assert gradients and all(np.isfinite(values).all() for values in gradients.values()), title
+        assert any(np.any(values) for values in gradients.values()), title
+        assert {*measured(title)} == {"primal", "adjoint"}
 
 
 def test_a_kernel_is_built_without_its_bounds_checks(benchmark_modules: dict[str, Any]) -> None:
