@@ -207,6 +207,18 @@ def test_a_function_that_returns_it_has_no_derivative(transform: str) -> None:
         kl.autograd.gradcheck(function, inputs=[x], show_summary=False)
 
 
+def test_what_an_earlier_view_shows_of_it_has_no_derivative() -> None:
+    def function(x: Any) -> Any:
+        y = kl.zeros(3)
+        view = y.numpy()
+        with contextlib.suppress(kl.KernelError):
+            kl.launch(KERNELS["asserted"], 3, [x], [y])
+        return (x * kl.array(view.copy())).sum()
+
+    with pytest.raises(kl.GradientError, match="failed, and the function went on"):
+        kl.func.grad(function)(kl.array([1.0, 2.0, 3.0]))
+
+
 def test_a_launch_that_may_have_failed_in_some_lanes_only_is_refused() -> None:
     with pytest.raises(kl.GradientError, match="failed, and the function went on"):
         TRANSFORMS["vmap"](falling_back("asserted", cubed), kl.array([1.0, 2.0, 3.0]))

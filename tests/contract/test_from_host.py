@@ -721,3 +721,64 @@ def test_what_is_written_through_it_changes_the_array() -> None:
         view[0] = 5.0
         view *= 2.0
     assert x.list() == [10.0, 4.0]
+
+
+# ------------------------------------------------------------------------------------------ earlier views
+
+
+BY_A_VIEW: dict[str, Callable[[Any], Any]] = {
+    "a copy": lambda view: kl.array(view.copy()),
+    "as it is": kl.array,
+    "computed": lambda view: kl.array(2.0 * view + 1.0),
+    "assigned": lambda view: kl.zeros(3).assign(view.copy()),
+}
+
+
+@pytest.mark.parametrize("needs_gradients", [True, False])
+@pytest.mark.parametrize("is_early", [True, False], ids=["before the tape", "on the tape"])
+@pytest.mark.parametrize("how", BY_A_VIEW)
+def test_what_a_launch_writes_below_an_earlier_view_is_reported(
+    how: str, is_early: bool, needs_gradients: bool
+) -> None:
+    early = kl.zeros(3, requires_grad=needs_gradients)
+    view = early.numpy() if is_early else None
+
+    def use(x: Any, s: Any, q: Any, y: Any) -> Any:
+        z = early if is_early else kl.zeros(3, requires_grad=needs_gradients)
+        seen = z.numpy() if view is None else view
+        kernels["square"][3](x, z)
+        return x * BY_A_VIEW[how](seen)
+
+    assert len(told_of(use)) == 1
+
+
+@pytest.mark.parametrize("how", BY_A_VIEW)
+@pytest.mark.parametrize("mode", ["grad", "jvp"])
+def test_so_it_is_in_a_transform(mode: str, how: str) -> None:
+    def function(x: Any) -> Any:
+        z = kl.zeros(3)
+        view = z.numpy()
+        kernels["square"][3](x, z)
+        return (x * BY_A_VIEW[how](view)).sum()
+
+    x = kl.array([1.1, 2.3, 3.7])
+    with pytest.warns(kl.KernelWarning, match="no gradient flows"):
+        kl.func.grad(function)(x) if mode == "grad" else kl.func.jvp(function, (x,), (kl.ones(3),))
+
+
+def test_a_view_that_is_only_looked_at_or_has_gone_is_silent() -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        z = kl.zeros(3, requires_grad=True)
+        view = z.numpy()
+        kernels["square"][3](x, z)
+        assert view[0] > 1.0
+        kernels["scaled"][3](z, 2.0, y)
+
+    early = kl.zeros(3, requires_grad=True)
+    early.numpy()[0] = 1.0
+
+    def without(x: Any, s: Any, q: Any, y: Any) -> Any:
+        kernels["square"][3](x, early)
+        return early * kl.array([1.0, 2.0, 3.0])
+
+    assert told_of(use) == [] == told_of(without)

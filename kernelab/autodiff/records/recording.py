@@ -364,8 +364,8 @@ class Recording(Witness, Recorder):
                 memory.witnesses, self._written[memory] = self._as_witness, RESULT
             elif known is not RESULT:
                 self.has_written(memory)
-            if memory.borrowed:
-                self.looked_at(arguments[i])  # the host has the values: they are in an array of NumPy's
+            if memory.borrowed or (memory.exposure is not None and memory.is_exposed):
+                self.looked_at(arguments[i])  # the host has the values: in an array or a view of NumPy's
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
         kernel, arguments = call.kernel, call.arguments
@@ -400,7 +400,7 @@ class Recording(Witness, Recorder):
             self.has_written(dest.allocation)
             self.provenance.replaced(dest, len(self.records))
             self.records += copies
-            if dest.allocation.borrowed:
+            if dest.allocation.is_exposed:
                 self.looked_at(dest)
 
     def marked_read(self, elements: array) -> None:

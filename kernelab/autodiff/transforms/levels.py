@@ -284,10 +284,12 @@ class Level(Witness, Recorder):
     def _has_failed(self, call: Call) -> None:
         """Note that a launch has failed after a part of its threads had run.
 
-        The function may go on without what it wrote, unless the launch may not have failed in other lanes.
+        The function may go on without what it wrote, unless the host has a view of that, or the launch may
+        not have failed in other lanes.
         """
         failure = _failure_of(call.kernel.name)
-        if any(self.unreadable(elements) is not None for elements in arrays_in(call.arguments)):
+        is_seen = any(target.allocation.is_exposed for target in call.targets)
+        if is_seen or any(self.unreadable(elements) is not None for elements in arrays_in(call.arguments)):
             self._failure = failure
         self._half_written.update((target.allocation, failure) for target in call.targets)
 
@@ -309,11 +311,11 @@ class Level(Witness, Recorder):
                 self._has_failed(call)
             raise
         for target in call.targets:
-            self._show_borrowed(target)
+            self._show_exposed(target)
 
-    def _show_borrowed(self, target: array) -> None:
+    def _show_exposed(self, target: array) -> None:
         """Note that the host sees what was written to memory that it lent, such as an array of NumPy's."""
-        if target.allocation.borrowed:
+        if target.allocation.is_exposed:
             self.looked_at(target)
 
     def left_out(self, call: Call) -> None:
@@ -337,7 +339,7 @@ class Level(Witness, Recorder):
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
             self._replaced(target)
             self.move(target, source)
-            self._show_borrowed(target)
+            self._show_exposed(target)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._has_changed(dest)
