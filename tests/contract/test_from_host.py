@@ -752,6 +752,18 @@ def test_what_a_launch_writes_below_an_earlier_view_is_reported(
     assert len(told_of(use)) == 1
 
 
+@pytest.mark.parametrize("needs_gradients", [True, False])
+def test_so_is_what_a_checkpoint_writes_below_one(needs_gradients: bool) -> None:
+    early = kl.zeros(3, requires_grad=needs_gradients)
+    view = early.numpy()
+
+    def use(x: Any, s: Any, q: Any, y: Any) -> Any:
+        kl.checkpoint(lambda x: kl.copy(early, x * x), x)
+        return x * kl.array(view.copy())
+
+    assert len(told_of(use)) == 1
+
+
 @pytest.mark.parametrize("how", BY_A_VIEW)
 @pytest.mark.parametrize("mode", ["grad", "jvp"])
 def test_so_it_is_in_a_transform(mode: str, how: str) -> None:

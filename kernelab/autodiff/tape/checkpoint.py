@@ -258,6 +258,9 @@ class Observer(Recorder):
             ),
             inside - {r.allocation for r in created},
         )
+        for target in outside:
+            if target.allocation.is_exposed:
+                self._recording.looked_at(target)  # the host sees what was written
 
     # -------------------------------------------------------------------------------------- what it notes
 
