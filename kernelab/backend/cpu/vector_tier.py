@@ -44,7 +44,7 @@ MOST_STATEMENTS = 1 << 27
 LANES = 16
 """By how much vector code is about faster than scalar code, where it computes as much as it moves."""
 
-FEWEST_OPERATIONS = {4: 5.0, 8: 5.0, 16: 3.0}
+FEWEST_OPERATIONS = {4: 3.0, 8: 3.0, 16: 1.5}
 """The operations for each element that lanes access one by one from which vector code is faster, measured."""
 
 FEWEST_OPERATIONS_A_SUM = 20

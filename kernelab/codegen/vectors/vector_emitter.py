@@ -374,7 +374,7 @@ SLOW = {"div": 4, "sqrt": 4, "floordiv": 16, "mod": 16}
 CALL = 16
 """The operations that a mathematical function counts for."""
 
-CHANGE = 2.0
+CHANGE = 4.0
 """What an element that is stored or added to counts for, beside one that is loaded."""
 
 OF_A_ROW = 0.5
