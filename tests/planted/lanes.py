@@ -44,7 +44,7 @@ LANES = (
     Fault(
         "an assertion of a launch holds where it does not",
         CODEGEN,
-        'return one and other and f"{one[0]} {SIGNS[op.name]} {other[0]}"',
+        'return one and other and f"{one.low} {SIGNS[op.name]} {other.low}"',
         'return one and other and "true"',
         VECTORS,
     ),

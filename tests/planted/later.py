@@ -235,15 +235,15 @@ LATER = (
     Fault(
         "vector code takes an index for within its array that is not above its bound",
         CODEGEN,
-        'return f"larger({bounds[0]}, {other[0]} + {gap})", bounds[1]',
-        'return f"larger({bounds[0]}, {other[0]} + 2 * {gap})", bounds[1]',
+        'return Range(f"larger({bounds.low}, {limits.low} + {gap})", bounds.high, rules)',
+        'return Range(f"larger({bounds.low}, {limits.low} + 2 * {gap})", bounds.high, rules)',
         VECTORS,
     ),
     Fault(
         "vector code takes an index for within its array that is not below its bound",
         CODEGEN,
-        'return bounds[0], f"smaller({bounds[1]}, {other[1]} - {gap})"',
-        'return bounds[0], f"smaller({bounds[1]}, {other[1]} - 2 * {gap})"',
+        'return Range(bounds.low, f"smaller({bounds.high}, {limits.high} - {gap})", rules)',
+        'return Range(bounds.low, f"smaller({bounds.high}, {limits.high} - 2 * {gap})", rules)',
         VECTORS,
     ),
     Fault(
