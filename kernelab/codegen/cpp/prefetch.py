@@ -20,7 +20,7 @@ AHEAD = 16
 """How many threads ahead: about as long as a miss of all caches takes."""
 
 FAR = 1 << 20
-"""The bytes of an array, or of its accumulators, from which its elements are likely to be far away."""
+"""The bytes of arrays, or of their accumulators, from which their elements are likely to be far away."""
 
 MOST = 8
 """The elements of a thread that are asked for at most: memory answers about as many at a time."""
@@ -99,8 +99,8 @@ def prefetches(
     # There is a thread ahead up to the bound: none is, but under a condition.
     bound = names.fresh("soon")
     ends = f"{AHEAD} : {total}" if last_first else f"{total} - {AHEAD + width - 1} : 0"
-    far = " || ".join(f"(i64){names(one)}_n0 * {step} >= {FAR}" for one, (_, step) in bases.items())
-    declared.append(f"const i64 {bound} = {' && '.join(dict.fromkeys(tests))} && ({far}) ? {ends};")
+    bytes = " + ".join(f"(i64){names(one)}_n0 * {step}" for one, (_, step) in bases.items())
+    declared.append(f"const i64 {bound} = {' && '.join(dict.fromkeys(tests))} && {bytes} >= {FAR} ? {ends};")
     loop = f" for (int lane = 0; lane < {width}; ++lane)" if width > 1 else ""
 
     def line(texts: Sequence[str], over: str = "") -> tuple[str, ...]:
