@@ -49,6 +49,20 @@ LANES = (
         VECTORS,
     ),
     Fault(
+        "vectors side by side are written whole though some lanes are off",
+        CODEGEN,
+        "if (are_all(mask)) return put_components_{count}(p, {given});",
+        "if (any(mask)) return put_components_{count}(p, {given});",
+        VECTORS,
+    ),
+    Fault(
+        "vectors side by side are stored where they are to be added",
+        CODEGEN,
+        'before = f"old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""',
+        'before = ""',
+        VECTORS,
+    ),
+    Fault(
         "fields of structs that are not read are added to their gradients",
         AUTODIFF,
         "if len(dtypes) == 1 and sum(like.nbytes for like, _ in outlines) == memory.nbytes:",

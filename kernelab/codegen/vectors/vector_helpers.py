@@ -40,7 +40,7 @@ vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put ga
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
-is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened are_fields
+is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened are_fields are_all
 """
 
 NAMES = frozenset(_NAMES.split())
@@ -201,6 +201,7 @@ static vf narrowed(vd x, vd y) {{
   both.halves[0] = __builtin_convertvector(x, vh), both.halves[1] = __builtin_convertvector(y, vh);
   return both.whole;
 }}
+INLINE bool are_all(vi mask) {{ return bits(mask) == {all}; }}
 template <class T> INLINE vi widened(const char* p) {{
   typedef T small __attribute__((vector_size({width} * sizeof(T)), aligned(1), may_alias));
   return __builtin_convertvector(*(const small*)p, vi);
@@ -275,6 +276,9 @@ INLINE vw rounded_away(vw x) {
 }
 """
 
+COMPONENTS = (2, 3, 4)
+"""The numbers of components of vectors that are read together, where they lie side by side."""
+
 _FUNCTIONS = """
 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p cbrt
 erf erfc pow atan2 hypot
@@ -309,8 +313,67 @@ class Lanes:
 
     def head(self, lines: Iterable[str]) -> list[str]:
         """The lines that vector code begins with: helpers, and what declares the functions that it calls."""
-        called = {name for line in lines for name in re.findall(r"\b_ZGV\w+(?=\()", line)}
-        return [*self.helpers.splitlines(), *map(_declaration, sorted(called))]
+        called = {name for line in lines for name in re.findall(r"(?:\b_ZGV|components_)\w+(?=\()", line)}
+        counts = [count for count in COMPONENTS if f"components_{count}" in called]
+        parts = [line for count in counts for line in self._components(count)]
+        return [
+            *self.helpers.splitlines(),
+            *parts,
+            *(_declaration(name) for name in sorted(called) if name.startswith("_ZGV")),
+        ]
+
+    def _components(self, count: int) -> list[str]:
+        """The helpers that read vectors of some components side by side, one for each lane, and write them.
+
+        memory     x0 y0 z0 x1 y1 z1 ..       read as `count` vectors, in order
+        returned   x0 x1 ..  y0 y1 ..  z0 z1 ..
+        """
+        width, texts = self.width, []
+        for k in range(count):
+            place = [divmod(count * lane + k, width) for lane in range(width)]
+            text = "all[0]"
+            for part in range(1, count):
+                taken = [
+                    width + at if of == part else at if part == 1 else lane
+                    for lane, (of, at) in enumerate(place)
+                ]
+                text = f"__builtin_shuffle({text}, all[{part}], vi{{{', '.join(map(str, taken))}}})"
+            texts.append(text)
+        return [
+            f"struct Components{count} {{ vf at[{count}]; }};",
+            f"INLINE Components{count} components_{count}(const char* p) {{",
+            "  const vfu* const all = (const vfu*)p;",
+            f"  return {{{{{', '.join(texts)}}}}};",
+            "}",
+            f"INLINE Components{count} components_{count}(const char* p, vi offsets, vi mask) {{",
+            f"  if (are_all(mask)) return components_{count}(p);",
+            f"  return {{{{{', '.join(f'gather(p + {4 * k}, offsets, mask)' for k in range(count))}}}}};",
+            "}",
+            *self._put_components(count),
+        ]
+
+    def _put_components(self, count: int) -> list[str]:
+        """The helper that writes them back."""
+        width, lines = self.width, []
+        for part in range(count):
+            place = [divmod(part * width + at, count) for at in range(width)]
+            text = "x0"
+            for k in range(1, count):
+                kept = [lane if k == 1 else at for at, (lane, _) in enumerate(place)]
+                taken = [width + lane if of == k else kept[at] for at, (lane, of) in enumerate(place)]
+                text = f"__builtin_shuffle({text}, x{k}, vi{{{', '.join(map(str, taken))}}})"
+            lines.append(f"  ((vfu*)p)[{part}] = {text};")
+        params = ", ".join(f"vf x{k}" for k in range(count))
+        given = ", ".join(f"x{k}" for k in range(count))
+        return [
+            f"INLINE void put_components_{count}(char* p, {params}) {{",
+            *lines,
+            "}",
+            f"INLINE void put_components_{count}(char* p, vi offsets, vi mask, {params}) {{",
+            f"  if (are_all(mask)) return put_components_{count}(p, {given});",
+            *(f"  scatter(p + {4 * k}, offsets, x{k}, mask);" for k in range(count)),
+            "}",
+        ]
 
     @property
     def helpers(self) -> str:
@@ -320,6 +383,7 @@ class Lanes:
             "bytes": 4 * self.width,
             "half": 2 * self.width,
             "width": self.width,
+            "all": (1 << self.width) - 1,
             "size": "256" if self.width == 8 else "",
             "register": self.register,
             "halves": "".join(f"  x += __builtin_shuffle(x, iota ^ {k});\n" for k in steps),

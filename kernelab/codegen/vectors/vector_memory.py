@@ -15,14 +15,14 @@ from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, is_field
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
-from kernelab.codegen.vectors.vector_helpers import SMALL, VECTORS, Lanes
+from kernelab.codegen.vectors.vector_helpers import COMPONENTS, SMALL, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, replace
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import Array, bool_, bytes_of, float64, int32, scalar_of, size_of
+from kernelab.lang.types import Array, bool_, bytes_of, float32, float64, int32, scalar_of, size_of
 
 BY_LANES = frozenset({bool_, *SMALL})
 """The scalars whose elements are not as wide as a lane: each lane moves its own."""
@@ -36,20 +36,21 @@ class Place:
     """The elements that the lanes of a group access, from `base` on, the address of the first lane's.
 
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
-    lanes may have the same.
+    lanes may have the same, `packed` that they are of vectors of so many components, which lie side by side.
     """
 
     base: str
     offsets: str = ""
     adjacent: bool = False
     collide: bool = False
+    packed: int = 0
 
     @property
     def is_one(self) -> bool:
         return not self.offsets and not self.adjacent
 
     def moved(self, bytes: int) -> "Place":
-        return Place(spelling.offset(self.base, bytes), self.offsets, self.adjacent, self.collide)
+        return replace(self, base=spelling.offset(self.base, bytes))
 
     def of_lane(self, size: int) -> str:
         """The address of the element of `lane`."""
@@ -58,12 +59,20 @@ class Place:
         return f"({self.base} + {f'lane * {size}' if self.adjacent else f'{self.offsets}[lane]'})"
 
 
+def may_be_packed(array: ir.Var) -> bool:
+    """Whether elements of an array are vectors that lie side by side, if nothing else stands between them."""
+    assert isinstance(array.type, Array)
+    scalar, count = scalar_of(array.type.elem), size_of(array.type.elem)
+    return scalar in (float32, int32) and count in COMPONENTS and not is_field(array)
+
+
 class VectorMemory(VectorValues):
     """Writes what a function reads and changes of arrays, for groups of threads."""
 
     def __init__(self, function: ir.Function, lanes: Lanes) -> None:
         super().__init__(function, lanes)
         self.places: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], Place] = ChainMap()
+        self.read_together: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], str] = ChainMap()
         self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
         self.has_effects = False
         self.loaded: set[ir.Load] = set()
@@ -81,17 +90,17 @@ class VectorMemory(VectorValues):
     def scope(self) -> Iterator[None]:
         """What is known of addresses within is forgotten after it."""
         self.addresses, self.positions = self.addresses.new_child(), self.positions.new_child()
-        self.places = self.places.new_child()
+        self.places, self.read_together = self.places.new_child(), self.read_together.new_child()
         yield
         self.addresses, self.positions = self.addresses.parents, self.positions.parents
-        self.places = self.places.parents
+        self.places, self.read_together = self.places.parents, self.read_together.parents
 
     @contextmanager
     def braces(self, head: str) -> Iterator[None]:
-        self.places = self.places.new_child()
+        self.places, self.read_together = self.places.new_child(), self.read_together.new_child()
         with super().braces(head):
             yield
-        self.places = self.places.parents
+        self.places, self.read_together = self.places.parents, self.read_together.parents
 
     def check(self, failed: str, code: str, site: Site) -> None:
         """Leave the group to scalar code where a test fails, as long as it has had no effect."""
@@ -164,7 +173,11 @@ class VectorMemory(VectorValues):
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
             return Place(base, adjacent=True)
         self.conditions.update(dict.fromkeys(self.nearby(array)))
-        return Place(base, self.temporary(int32, f"{name}_off", " + ".join(offsets)), collide=collide)
+        packed = size_of(elem) if may_be_packed(array) and not varying and linear == [last] else 0
+        if packed:
+            self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
+        offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
+        return Place(base, offset, collide=collide, packed=packed)
 
     def nearby(self, array: ir.Var) -> Iterator[str]:
         """The conditions under which 32 bits hold the distance between any two elements."""
@@ -290,7 +303,27 @@ class VectorMemory(VectorValues):
                 value = spelling.load(scalar, place.of_lane(spelling.size(scalar)))
                 self.line(f"{self.name(stmt.out)}[lane] = {sign}({value});")
             return
+        if place.packed and stmt.array in self.steady:
+            self.declare(stmt.out, f"({type}){self.components(stmt, place.packed)}.at[{stmt.component or 0}]")
+            return
         self.declare(stmt.out, self.fetched(place, type))
+
+    def given_components(self, place: Place) -> str:
+        """What the helpers for components take before values."""
+        return f"{place.base}, {place.offsets}, {self.mask}" if self.mask else place.base
+
+    def components(self, stmt: ir.Load, count: int) -> str:
+        """The variable with the components of the vectors of all lanes, read when the first is asked for.
+
+        Nobody changes the array.
+        """
+        key = stmt.array, stmt.indices
+        if key not in self.read_together:
+            name = self.name.fresh(f"{self.name(stmt.array)}_all")
+            given = self.given_components(self.places[key])
+            self.line(f"const Components{count} {name} = components_{count}({given});")
+            self.read_together[key] = name
+        return self.read_together[key]
 
     def fetched(self, place: Place, type: str) -> str:
         kind = "_64" if type == VECTORS[float64] else ""

@@ -44,6 +44,24 @@ class LaneByLane:
         self.write(self.additions)
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Changes of the components of vectors that follow one another, each with what writes it alone."""
+
+    write: Callable[["Together"], None]
+    count: int
+    changes: list[tuple[ir.Store | ir.Atomic, Callable[[], None]]]
+
+    def __call__(self) -> None:
+        self.write(self)
+
+    def goes_on_with(self, stmt: ir.Store | ir.Atomic) -> bool:
+        """Whether a change is that of the next component, of the same kind."""
+        last, _ = self.changes[-1]
+        same = type(last) is type(stmt) and (last.array, last.indices) == (stmt.array, stmt.indices)
+        return same and (stmt.component or 0) == len(self.changes) < self.count
+
+
 class VectorWriter(VectorMemory):
     """Writes the statements of one function that are not regions, for groups of threads."""
 
@@ -66,7 +84,7 @@ class VectorWriter(VectorMemory):
                 self.place_of(stmt)
             case ir.Store():
                 place = self.place_of(stmt)
-                self.later(stmt.array, lambda: self.store(stmt, place))
+                self.later_together(stmt, place, lambda: self.store(stmt, place))
             case ir.Atomic():
                 self.atomic(stmt)
             case ir.Assert() if self.is_checked:
@@ -84,6 +102,33 @@ class VectorWriter(VectorMemory):
             case _:
                 super().stmt(stmt)
 
+    # ------------------------------------------------------------------------------------------ components
+
+    def later_together(self, stmt: ir.Store | ir.Atomic, place: Place, alone: Callable[[], None]) -> None:
+        """Change a component later, together with the others of its vector if these follow."""
+        last = self.pending[-1][1] if self.pending else None
+        if isinstance(last, Together) and last.goes_on_with(stmt):
+            last.changes.append((stmt, alone))
+        elif place.packed and not (stmt.component or 0):
+            self.later(stmt.array, Together(self.change_together, place.packed, [(stmt, alone)]))
+        else:
+            self.later(stmt.array, alone)
+
+    def change_together(self, change: Together) -> None:
+        if len(change.changes) < change.count:
+            for _, alone in change.changes:
+                alone()
+            return
+        first, _ = change.changes[0]
+        given, values = self.given_components(self.places[first.array, first.indices]), []
+        for k, (stmt, _) in enumerate(change.changes):
+            before = f"old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
+            values.append(f"{before}(vf)({spelling.unwrapped(self.vector(stmt.value))})")
+        with super().braces(""):
+            if isinstance(first, ir.Atomic):
+                self.line(f"const Components{change.count} old = components_{change.count}({given});")
+            self.line(f"put_components_{change.count}({given}, {', '.join(values)});")
+
     # ------------------------------------------------------------------------------------------ sums
 
     def atomic(self, stmt: ir.Atomic) -> None:
@@ -99,7 +144,7 @@ class VectorWriter(VectorMemory):
         elif self.goes_lane_by_lane(stmt, place, scalar):
             self.later_by_lanes(stmt, place)
         else:
-            self.later(stmt.array, lambda: self.add(stmt, place, scalar))
+            self.later_together(stmt, place, lambda: self.add(stmt, place, scalar))
         if stmt.held is not None and stmt.out in self.used:
             self.declare(stmt.out, self.value(stmt.out, stmt.held))
 
