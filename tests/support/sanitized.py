@@ -40,7 +40,7 @@ from kernelab.codegen.cpp.emitter import prelude
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, Line, Unit, layout_of
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.vectors.vector_emitter import emit_vectors
-from kernelab.codegen.vectors.vector_helpers import Lanes
+from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function

@@ -23,7 +23,7 @@ from kernelab.codegen.vectors.vector_emitter import (
     operations_a_sum,
     operations_an_element,
 )
-from kernelab.codegen.vectors.vector_helpers import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_operations import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic

@@ -15,7 +15,7 @@ from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, is_field
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
-from kernelab.codegen.vectors.vector_helpers import COMPONENTS, SMALL, VECTORS, Lanes
+from kernelab.codegen.vectors.vector_operations import COMPONENTS, SMALL, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
 from kernelab.data_classes import dataclass, replace
 from kernelab.data_classes.turns import cached_property

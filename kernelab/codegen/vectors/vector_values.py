@@ -12,7 +12,8 @@ from kernelab.codegen.cpp.helpers import Names, identifier
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.writer import ordered, scalar_type
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_helpers import NAMES, SMALL, VECTORS, Lanes
+from kernelab.codegen.vectors.vector_helpers import NAMES
+from kernelab.codegen.vectors.vector_operations import SMALL, VECTORS, Lanes
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Scalar, bool_, float64, int32

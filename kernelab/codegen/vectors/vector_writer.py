@@ -9,8 +9,8 @@ from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
-from kernelab.codegen.vectors.vector_helpers import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_memory import BY_LANES, Place, VectorMemory
+from kernelab.codegen.vectors.vector_operations import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
