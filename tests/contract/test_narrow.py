@@ -1,5 +1,6 @@
 """Halves: sums of many launches are rounded once; checks in float64 know what the rules of operations say."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,19 @@ def gradient(kernels: dict[str, Any], name: str, launches: int, sweeps: int = 1,
 @pytest.mark.parametrize(("name", "launches"), [("float16", 2000), ("bfloat16", 1200), ("float32", 10)])
 def test_the_shares_of_many_launches_add_up(kernels: dict[str, Any], name: str, launches: int) -> None:
     assert gradient(kernels, name, launches) == 2.0 * launches
+
+
+def test_the_shares_of_elements_with_many_axes_add_up() -> None:
+    """Four of the array, and one of each vector."""
+    text = "def k(x: array4d[vec2bf], y: array[bfloat16], n: int):\n    y[n] = x[0, 0, 0, 0][1]\n"
+    kernel = kl.compile(text)["k"]
+    x = kl.ones((1, 1, 1, 2), dtype=kl.vec2bf, requires_grad=True)
+    y = kl.zeros(600, dtype=kl.bfloat16, requires_grad=True)
+    with kl.Tape() as tape:
+        for n in range(600):
+            kernel[1](x, y, n)
+    tape.backward(grads={y: kl.ones_like(y)})
+    assert x.grad.numpy().astype(float).ravel().tolist() == [0.0, 600.0, 0.0, 0.0]
 
 
 def test_a_second_sweep_adds_the_whole_gradient_again(kernels: dict[str, Any]) -> None:
@@ -223,6 +237,67 @@ def test_what_a_loop_reads_of_one_half_adds_up(
     assert kl.func.hvp(f, kl.ones(1, dtype=kl.bfloat16), kl.ones(1, dtype=kl.bfloat16))[1].list() == [2.0**25]
 
 
+CARRIED = {
+    "a vector of which another component is written": """
+    v = vector(length=2, dtype=T)
+    v[0] = x[0]
+    for j in range(len(y)):
+        y[j] = v[0] * x[1]
+        v[1] = y[j]
+    """,
+    "a matrix of which another row is written": """
+    m = matrix(shape=(2, 2), dtype=T)
+    m[0, 0] = x[0]
+    for j in range(len(y)):
+        y[j] = m[0, 0] * x[1]
+        m[1] = vector(y[j], y[j], length=2, dtype=T)
+    """,
+    "two names that are exchanged": """
+    a, b = x[0], x[1]
+    for j in range(len(y)):
+        y[j] = a * b
+        a, b = b, a
+    """,
+    "a name that a branch keeps": """
+    a = x[0]
+    j = 0
+    while j < len(y):
+        y[j] = a * x[1]
+        a = where(y[j] < T(0.0), a * a, a)
+        j += 1
+    """,
+    "a local array of which another element is written": """
+    q = zeros(4, dtype=T)
+    q[0] = x[0]
+    for j in range(len(y)):
+        y[j] = q[0] * x[1]
+        q[1 + j % 3] = y[j]
+    """,
+    "a field of a struct": """
+    p = Pair(x[0], x[1])
+    for j in range(len(y)):
+        y[j] = p.first * p.second
+        p = Pair(p.second, p.first)
+    """,
+}
+
+
+@pytest.mark.parametrize("storage", ["save", "checkpoint"])
+@pytest.mark.parametrize("scalar", ["float16", "bfloat16"])
+@pytest.mark.parametrize("what", CARRIED)
+def test_what_a_loop_hands_on_in_halves_adds_up(what: str, scalar: str, storage: str) -> None:
+    """Also where it goes through an insertion, an exchange, a choice or memory of the thread's own."""
+    struct = "class Pair:\n    first: T\n    second: T\n\n"
+    text = f"{struct}def k(x: array[T], y: array[T]):{CARRIED[what]}"
+    text = re.sub(r"\bT\b", scalar, text).replace("range(len(y))", f'range(len(y), adjoint="{storage}")')
+    kernel, dtype = kl.compile(text.rstrip(" "))["k"], getattr(kl, scalar)
+    x, y = (kl.ones(size, dtype=dtype, requires_grad=True) for size in (2, 4096))
+    with kl.Tape() as tape:
+        kernel[1](x, y)
+    tape.backward(grads={y: kl.ones_like(y)})
+    assert x.grad.numpy().astype(float).tolist() == [4096.0, 4096.0]
+
+
 @pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16])
 def test_sums_products_and_scans_of_halves_round_once(dtype: Any) -> None:
     x = kl.ones(4096, dtype=dtype, requires_grad=True)
@@ -241,6 +316,56 @@ def test_sums_products_and_scans_of_halves_round_once(dtype: Any) -> None:
     assert [one.numpy().astype(float).item() for one in found] == [4096.0] * 6
 
 
+IN_PLACE = {
+    "an element that no thread writes": "y[i] = x[2] * x[0]\n    if i == 0:\n        x[1] = x[0]",
+    "an element that an index picks": "y[i] = x[int(x[1])] * x[2]\n    if i == 0:\n        x[1] = x[1]",
+    "an element in a loop of one thread": """
+    if i == 0:
+        x[1] = x[0]
+        for j in range(len(y)):
+            y[j] = x[1] * x[2]
+            x[0] = y[j]
+    """,
+    "a part of the array": """
+    if i == 0:
+        for j in range(len(y)):
+            p = x[0:3]
+            p[1] = p[0] * p[2]
+            y[j] = p[1]
+    """,
+}
+
+
+@pytest.mark.parametrize("scalar", ["float16", "bfloat16"])
+@pytest.mark.parametrize("what", IN_PLACE)
+def test_what_is_read_of_an_array_that_is_written_adds_up(
+    what: str, scalar: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """By tape, by transform, in lanes, and the derivative of that."""
+    text = f"def k(x: array[T], y: array[T]):\n    i = tid()\n    {IN_PLACE[what]}"
+    kernel, dtype = kl.compile(re.sub(r"\bT\b|\bT(?=])", scalar, text).rstrip(" "))["k"], getattr(kl, scalar)
+
+    def f(w: Any) -> Any:
+        x, y = kl.clone(w), kl.zeros(4096, dtype=dtype, requires_grad=True)
+        kernel[4096](x, y)
+        return y
+
+    ones, w = kl.ones(4096, dtype=dtype), kl.array([1.0, 0.0, 1.0], dtype=dtype, requires_grad=True)
+    with kl.Tape() as tape:
+        y = f(w)
+    tape.backward(grads={y: ones})
+
+    def pulled(seeds: Any) -> Any:
+        return kl.func.vjp(f, w)[1](seeds)[0]
+
+    expected = [4096.0, 0.0, 4096.0]
+    assert w.grad.numpy().astype(float).tolist() == expected
+    assert kl.func.jvp(pulled, (ones,), (ones,))[1].numpy().astype(float).tolist() == expected
+    lanes = kl.func.vmap(pulled)(kl.ones((2, 4096), dtype=dtype))
+    assert lanes.numpy().astype(float).tolist() == [expected] * 2
+    assert not recwarn
+
+
 @pytest.mark.parametrize(
     ("name", "threads", "is_told"),
     [("written_too", 4000, True), ("written_too", 200, False), ("by_one_thread", 4000, False)],
@@ -248,11 +373,12 @@ def test_sums_products_and_scans_of_halves_round_once(dtype: Any) -> None:
 def test_a_sum_that_has_to_be_rounded_at_each_addition_is_told(
     name: str, threads: int, is_told: bool, kernels: dict[str, Any], recwarn: pytest.WarningsRecorder
 ) -> None:
-    """The store in between sets the adjoint to zero, so that it is not added up beside."""
-    w, y = (kl.ones(size, dtype=kl.bfloat16, requires_grad=True) for size in (3, threads))
+    """Arguments that share memory: their adjoints stay where they are."""
+    shared = kl.ones(threads + 2, dtype=kl.bfloat16, requires_grad=True)
     with kl.Tape() as tape:
-        kernels[name][threads](kl.clone(w), v := kl.clone(y))
-    tape.backward(grads={v: kl.ones_like(v)})
+        both = kl.clone(shared)
+        kernels[name][threads](both[:3], both[2:])
+    tape.backward(grads={both: kl.ones_like(both)})
     told = [
         str(each.message) for each in recwarn if "stops growing after some 256 additions" in str(each.message)
     ]

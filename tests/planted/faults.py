@@ -59,14 +59,14 @@ VJP = (
     Fault(
         "a loop forgets what a value from outside had before",
         PASSES,
-        "starts = [cotangents.get(v, zero(type)) for v, type in zip(grown, types, strict=True)]",
-        "starts = [zero(type) for type in types]",
+        "(cotangents.get(v, zero(wide(type_of(v)))) for v in grown)",
+        "(zero(wide(type_of(v))) for v in grown)",
     ),
     Fault(
         "a second use of a value replaces the cotangent of the first",
         PASSES,
-        'cotangents[target] = self.builder.apply("add", before, g.atom, hint=hint)',
-        "cotangents[target] = g.atom",
+        'cotangents[target] = self.builder.apply("add", before, share, hint=hint)',
+        "cotangents[target] = share",
     ),
     Fault(
         "a second read of a local array's element replaces its adjoint",
@@ -83,8 +83,9 @@ VJP = (
     Fault(
         "the old value of an atomic has no cotangent",
         PASSES,
-        "self.builder.atomic_add(self.bars[array], [value_of(i, env) for i in indices], g)",
-        "pass",
+        "before left: its adjoint runs after this one.\n"
+        "                    self.add_to(self.bars[array], [value_of(i, env) for i in indices], g)",
+        "before left: its adjoint runs after this one.\n                    pass",
     ),
     Fault(
         "the winner of a maximum does not take the cotangent away",
@@ -101,7 +102,7 @@ VJP = (
     Fault(
         "the cotangent of a number that is a parameter is not given out",
         PASSES,
-        "self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])",
+        "self.add_to(self.bars[param], [integer(0)], self.cotangents[param])",
         "pass",
         (PROGRAMS, "tests/passes/test_vjp.py"),
     ),

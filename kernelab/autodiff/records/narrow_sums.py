@@ -3,37 +3,21 @@
     w (bfloat16) read by 1000 launches     w_bar += each launch's share, in float32; rounded once, at the end
 
 A sum ends with the first launch that reads what was written: the adjoint of the write finds it rounded.
-Each view has sums of its own.  The sums are programs, run at the level of the backward pass, so lanes and
-derivatives of it are those of any other program.
+Each view has sums of its own.
 """
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from functools import cache
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, fresh, scalars
+from kernelab.autodiff.records.half_sums import give_sum, take_share
 from kernelab.autodiff.records.records import Step
-from kernelab.lang.types import HALVES, Array, Scalar, float32, scalar_of
+from kernelab.lang.types import HALVES, Array, float32, scalar_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.memory.memory import Allocation
-
-INDICES = ("i", "j", "k", "l")
 
 FEW = 16
 """The additions that a half bears, where summing them wider would cost as much as they do."""
-
-TEXT = """
-def take_share({arrays}):
-    {at} = tid()
-    total[{at}] += float32(bar[{at}])
-    bar[{at}] = {half}(0.0)
-
-def give_sum({arrays}):
-    {at} = tid()
-    bar[{at}] = {half}(total[{at}] + float32(bar[{at}]))
-"""
 
 
 class NarrowSums:
@@ -53,7 +37,7 @@ class NarrowSums:
                 bar = scalars(adjoints.of(elements))
                 if elements not in self._sums:
                     self._sums[elements] = fresh(bar.shape, float32, bar)
-                _run("take_share", level, bar, self._sums[elements])
+                take_share(level, bar, self._sums[elements])
             if is_first:
                 self.give(adjoints, level, (elements.allocation,))
 
@@ -61,8 +45,7 @@ class NarrowSums:
         """Round the sums, of some memories or of all, into the adjoints."""
         for elements in [one for one in self._sums if memories is None or one.allocation in memories]:
             total = self._sums.pop(elements)
-            _run("give_sum", level, scalars(adjoints.of(elements)), total)
-            level.forget(total.allocation)
+            give_sum(level, scalars(adjoints.of(elements)), total)
 
 
 WITHOUT_HALVES: dict[int, Array] = {}
@@ -94,19 +77,7 @@ def narrow_sums(
     reached: dict[int, list[tuple[array, bool]]] = {}
     for several in groups.values():
         places, first = dict.fromkeys(i for i, _ in several), several[0][1]
-        fits = first.size and scalars(first).ndim <= len(INDICES)
-        if fits and len(several) > (FEW if writes[first.allocation] else 1):
+        if first.size and len(several) > (FEW if writes[first.allocation] else 1):
             for i in places:
                 reached.setdefault(i, []).append((first, i == several[0][0]))
     return NarrowSums(reached) if groups else None
-
-
-def _run(name: str, level: Level, bar: array, total: array) -> None:
-    level.run(_kernels(scalar_of(bar.dtype), bar.ndim)[name].program, bar.shape, [bar, total])
-
-
-@cache
-def _kernels(half: Scalar, ndim: int) -> dict[str, Kernel]:
-    kind = "array" if ndim == 1 else f"array{ndim}d"
-    arrays, at = f"bar: {kind}[{half}], total: {kind}[float32]", ", ".join(INDICES[:ndim])
-    return kernels_of(TEXT.format(arrays=arrays, at=at, half=half), "kernelab sums")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
+from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
@@ -407,7 +408,7 @@ class LaunchRecord(Call, LaunchEntry):
         pullback = self.outline.pullback
         if self.grid.threads < MANY or not isinstance(pullback, Pullback) or not pullback.cleared:
             return ()
-        if self.outline.references or self.snapshots or self.residuals:
+        if self.outline.references or self.snapshots or self.residuals or pullback.wide_bars:
             return ()
         if self.config is not DEFAULT_CONFIG or self.space is not None or pullback.adjoint.keeps:
             return ()
@@ -431,6 +432,9 @@ class LaunchRecord(Call, LaunchEntry):
             if threads > pullback.exact_additions:
                 pullback.warn_of_rounded_sums(threads)
             sources = self.sources() if self.snapshots else {}  # alive until the launch is over
+            if pullback.wide_bars:
+                self._pull_in_float32(pullback, adjoints, level, sources)
+                return
             args = b"".join(self.adjoint_parts(adjoints, sources))
             launches = self.gathered(pullback) if threads >= vector_tier.FEWEST else None
             if launches is not None:
@@ -443,6 +447,18 @@ class LaunchRecord(Call, LaunchEntry):
                 pullback.adjoint.run(args)
         elif pullback is not None:
             raise self.refused(pullback)
+
+    def _pull_in_float32(
+        self, pullback: Pullback, adjoints: Adjoints, level: Level, saved: Mapping[int, array | Copied]
+    ) -> None:
+        """Run the adjoint with float32 in place of the adjoints of halves to which it adds often."""
+        bars = self.bars(adjoints)
+        with in_float32(level, [bars[k] for k in pullback.wide_bars]) as totals, configured(self.config):
+            for k, total in zip(pullback.wide_bars, totals, strict=True):
+                bars[k] = total
+            parts = self.parts_with(saved) if saved else self.parts
+            args = [*parts, *(one.packed for one in (*bars, *self.residuals))]
+            pullback.wide_adjoint.run(b"".join(args))
 
     def check(self, adjoints: Adjoints) -> None:
         """Raise an error where the adjoint has races or reads what nobody has written, in checked mode."""

@@ -21,6 +21,7 @@ from kernelab.autodiff.records.adjoint_buffers import (
     fresh,
 )
 from kernelab.autodiff.records.backward import BackwardPlan, sweep
+from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.records.moves import HostCallRecord, Move
 from kernelab.autodiff.records.records import LaunchEntry, pullback_of
 from kernelab.autodiff.records.snapshots import Snapshot, room
@@ -142,8 +143,13 @@ class Run(Ran):
         threads = prod(self.grid)
         if threads > self.pullback.exact_additions:
             self.pullback.warn_of_rounded_sums(threads)
-        with configured(self.config):
-            level.run(self.pullback.adjoint, self.grid, self._adjoint_arguments(self.pullback, bars))
+        arguments, first = self._adjoint_arguments(self.pullback, bars), len(self.arguments)
+        places = [first + k for k in self.pullback.wide_bars]
+        rounded = [bar for k in places if isinstance(bar := arguments[k], array)]
+        with in_float32(level, rounded) as totals, configured(self.config):
+            for k, total in zip(places, totals, strict=True):
+                arguments[k] = total
+            level.run(self.pullback.wide_adjoint, self.grid, arguments)
 
     def _adjoint_arguments(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:
         """The arguments of the adjoint, in the order of its parameters."""

@@ -24,7 +24,7 @@ from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, int32, scalar_of, size_of
+from kernelab.lang.types import HALVES, Array, Scalar, bytes_of, float32, int32, scalar_of, size_of
 from kernelab.passes.access.independence import changed, threads_are_disjoint
 
 FEW = 1 << 20
@@ -128,8 +128,19 @@ def arrays_looked_at(function: ir.Function) -> frozenset[ir.Var]:
     return frozenset(arrays)
 
 
+def rounded_often(function: ir.Function) -> frozenset[ir.Var]:
+    """The arrays of halves that are looked at, and to whose elements threads or iterations add repeatedly."""
+    looked_at = arrays_looked_at(function)
+    return frozenset(
+        stmt.array
+        for stmt, turns in _atomics(function)
+        if stmt.kind == "add" and stmt.array in looked_at and scalar_of(elem_of(stmt.array)) in HALVES
+        if not _is_apart(function, stmt, turns, may_wrap=True)
+    )
+
+
 def _is_sum(stmt: ir.Atomic, looked_at: frozenset[ir.Var]) -> bool:
-    return stmt.array not in looked_at and scalar_of(elem_of(stmt.array)) in (float16, bfloat16, float32)
+    return stmt.array not in looked_at and scalar_of(elem_of(stmt.array)) in (*HALVES, float32)
 
 
 @dataclass(frozen=True, slots=True)

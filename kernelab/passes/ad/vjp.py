@@ -17,7 +17,7 @@ from typing import assert_never
 from kernelab.data_classes import dataclass, replace
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
-from kernelab.lang.build import Expr, integer, is_float, type_of, zero
+from kernelab.lang.build import Expr, elem_of, integer, is_float, type_of, zero
 from kernelab.lang.types import HALVES, Array, Value, float32, int32, scalar_of, with_scalar
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
@@ -75,6 +75,7 @@ def vjp(
     intact: Collection[str] = (),
     merged: bool = True,
     keep: Collection[int] | None = None,
+    widened: Collection[str] = (),
 ) -> Vjp:
     """Differentiate a kernel in reverse with respect to the parameters named in `active`.
 
@@ -85,7 +86,7 @@ def vjp(
     afterwards.  With `merged=False`, of a function that has not been simplified, the adjoint adds what each
     use of a value contributes in a statement of its own, ``x_bar = add(x_bar, share)``, at the line of that
     use and in the order of the chain rule.  `keep` lists the positions of the sites to keep, where those of
-    the merged form are known.
+    the merged form are known.  `widened` names arrays of halves whose adjoints are arrays of float32.
     Raises KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
@@ -94,25 +95,28 @@ def vjp(
     refuse_unrepeatable(function)
     function = ascending(expanded(function))
     every = record(function, groups, keep, intact, merged)
-    result = _pair(every, names, storage, merged)
+    result = _pair(every, names, storage, merged, widened)
     if keep is not None:
         return replace(result, sites=tuple(keep))
     needed = effects(result.adjoint).reads
     used = {every.residuals[k] for k in result.memories}
     keep = tuple(i for i, each in enumerate(every.residuals) if each.array in needed or each in used)
     if len(keep) < len(every.residuals):
-        result = _pair(record(function, groups, keep, intact, merged), names, storage, merged)
+        every_kept = record(function, groups, keep, intact, merged)
+        result = _pair(every_kept, names, storage, merged, widened)
         return replace(result, sites=keep)
     is_plain = not every.reopened and all(residual.memory is None for residual in every.residuals)
     return replace(result, sites=keep, again=every.replayable if is_plain else None)
 
 
-def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged: bool) -> Vjp:
+def _pair(
+    recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged: bool, widened: Collection[str]
+) -> Vjp:
     primal = recorded.replayable
     own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
     extra = primal.params[len(own) :]
     params = [param for param in own if param.hint in names]
-    bars = {param: bar_of(param) for param in params}
+    bars = {param: bar_of(param, param.hint in widened) for param in params}
     memories = {r.memory: k for k, r in enumerate(recorded.residuals) if r.memory is not None}
     active = find_active(primal, params, frozenset(memories))
     writer = Adjoint(active, masked(primal, frozenset(memories)), bars, storage, merged)
@@ -129,9 +133,16 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage, merged
     return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
 
 
-def bar_of(param: ir.Var) -> ir.Var:
+def bar_of(param: ir.Var, widened: bool = False) -> ir.Var:
     type = param.type if isinstance(param.type, Array) else Array(param.type, 1)
+    if widened:
+        type = Array(wide(type.elem), type.ndim)
     return ir.Var(type, f"{param.hint}_bar", param.span)
+
+
+def wide(type: Value) -> Value:
+    """The type of the cotangent of a value: a half would stop growing after some hundreds of ones."""
+    return with_scalar(type, float32) if scalar_of(type) in HALVES else type
 
 
 Cotangents = dict[ir.Var, ir.Atom]
@@ -177,7 +188,7 @@ class Adjoint(Replay):
         """The adjoints of the local arrays that a block makes are zeros where its sweep begins."""
         for stmt in block.stmts:
             if isinstance(stmt, ir.Alloc) and stmt.out in self.active:
-                self.bars[stmt.out] = bar = bar_of(stmt.out)
+                self.bars[stmt.out] = bar = bar_of(stmt.out, widened=True)
                 self.locals.add(bar)
                 self.builder.emit(ir.Alloc(bar, stmt.shape, stmt.span))
 
@@ -200,7 +211,7 @@ class Adjoint(Replay):
                     self.accumulate(cotangents, value, self.atomic_share(stmt, env))
                 if g is not None:
                     # The old value is what the thread before left: its adjoint runs after this one.
-                    self.builder.atomic_add(self.bars[array], [value_of(i, env) for i in indices], g)
+                    self.add_to(self.bars[array], [value_of(i, env) for i in indices], g)
             case ir.If():
                 self.sweep_if(stmt, env, cotangents)
             case ir.Custom():
@@ -221,6 +232,7 @@ class Adjoint(Replay):
 
     def add_to(self, bar: ir.Var, indices: list[ir.Atom], g: ir.Atom) -> None:
         """Accumulate into an adjoint; one of the thread's own needs no atomic."""
+        g = self.converted(g, elem_of(bar))
         if bar not in self.locals:
             self.builder.atomic_add(bar, indices, g)
             return
@@ -261,19 +273,20 @@ class Adjoint(Replay):
         """
         if g is None or not isinstance(target, ir.Var) or target not in self.active:
             return
-        before = cotangents.get(target, zero(g.type))
-        if before == zero(g.type) and (self.merged or handed_on):
-            cotangents[target] = g.atom
+        share = self.converted(g.atom, wide(g.type))
+        before = cotangents.get(target, zero(wide(g.type)))
+        if before == zero(wide(g.type)) and (self.merged or handed_on):
+            cotangents[target] = share
             return
         hint = f"{target.hint}_bar" if target.hint else ""
-        cotangents[target] = self.builder.apply("add", before, g.atom, hint=hint)
+        cotangents[target] = self.builder.apply("add", before, share, hint=hint)
 
     def sweep_let(self, stmt: ir.Let, env: Env, cotangents: Cotangents) -> None:
         g = cotangents.pop(stmt.out, None)
         if g is None:
             return
-        y = Expr(self.builder, value_of(stmt.out, env))
-        xs = [Expr(self.builder, value_of(arg, env)) for arg in stmt.args]
+        values = [value_of(v, env) for v in (stmt.out, *stmt.args)]
+        y, *xs = (Expr(self.builder, self.converted(v, wide(type_of(v)))) for v in values)
         pulled = pull(stmt.op, y, xs, Expr(self.builder, g), stmt.out in self.masked)
         for arg, share in zip(stmt.args, pulled, strict=True):
             self.accumulate(cotangents, arg, share)
@@ -285,8 +298,8 @@ class Adjoint(Replay):
         then, then_own = self.sweep_branch(stmt.then, env, bars, before)
         orelse, orelse_own = self.sweep_branch(stmt.orelse, env, bars, before)
         grown = [v for v in targets if any(own.get(v) is not before.get(v) for own in (then_own, orelse_own))]
-        then = ir.Block(then.stmts, tuple(then_own.get(v, zero(type_of(v))) for v in grown))
-        orelse = ir.Block(orelse.stmts, tuple(orelse_own.get(v, zero(type_of(v))) for v in grown))
+        then = ir.Block(then.stmts, tuple(then_own.get(v, zero(wide(type_of(v)))) for v in grown))
+        orelse = ir.Block(orelse.stmts, tuple(orelse_own.get(v, zero(wide(type_of(v)))) for v in grown))
         outs = self.bar_vars(grown)
         self.builder.emit(ir.If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
         cotangents.update(zip(grown, outs, strict=True))
@@ -319,7 +332,10 @@ class Adjoint(Replay):
     ) -> None:
         """Call the user's grad function with the cotangents of the results."""
         args, results = [value_of(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
-        seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, incoming, strict=False)]
+        seeds = [
+            zero(type_of(r)) if g is None else self.converted(g, type_of(r))
+            for r, g in zip(results, incoming, strict=False)
+        ]
         arrays = [stmt.args[i] for i in float_arrays(stmt.rules)]
         bars = [self.bars.get(array, array) for array in arrays if isinstance(array, ir.Var)]
         first = len(args) + len(seeds)
@@ -344,7 +360,7 @@ class Adjoint(Replay):
 
     def sweep_loop(self, stmt: ir.Loop, env: Env, cotangents: Cotangents) -> None:
         moved = self.moved(stmt)
-        final = [cotangents.pop(stmt.outs[i], zero(type_of(stmt.outs[i]))) for i in moved]
+        final = [cotangents.pop(stmt.outs[i], zero(wide(type_of(stmt.outs[i])))) for i in moved]
         trips, inner = self.trip_count(stmt, env), dict(env)
         match self.storage(stmt):
             case "save":
@@ -400,7 +416,7 @@ class Adjoint(Replay):
             incoming = dict(zip(self.moved(stmt), bars, strict=True))
             self.sweep_block(stmt.body, inner, [incoming.get(i) for i in range(len(stmt.carries))], own)
             carries = [stmt.carries[i] for i in self.moved(stmt)]
-            return [own.pop(carry, zero(type_of(carry))) for carry in carries]
+            return [own.pop(carry, zero(wide(type_of(carry)))) for carry in carries]
 
         hint = stmt.index.hint if isinstance(stmt, ir.For) else ""
         index = ir.Var(type_of(length), hint, stmt.span)
@@ -421,23 +437,18 @@ class Adjoint(Replay):
         """
         bars = self.bar_vars([stmt.carries[i] for i in self.moved(stmt)])
         targets = [v for v in self.targets(stmt.body) if v not in stmt.carries]
-        sums = dict(zip(targets, self.bar_vars(targets, wide=True), strict=True))
-        own = Cotangents({v: bar for v, bar in sums.items() if bar.type == v.type})
+        sums = dict(zip(targets, self.bar_vars(targets), strict=True))
+        own = Cotangents(sums)
         with self.builder.block() as body:
             yields = sweep_once(index, list(bars), own)
             grown = [v for v in targets if own.get(v) not in (None, sums[v])]
-            for v in grown:
-                if sums[v].type != v.type:  # a half stops growing after some hundreds of ones
-                    own[v] = self.builder.apply("add", sums[v], self.converted(own[v], type_of(sums[v])))
         copied = body.close(*yields, *(own[v] for v in grown))
-        types = [type_of(sums[v]) for v in grown]
-        starts = [cotangents.get(v, zero(type)) for v, type in zip(grown, types, strict=True)]
-        inits = (*final, *map(self.converted, starts, types))
+        inits = (*final, *(cotangents.get(v, zero(wide(type_of(v)))) for v in grown))
         moved = self.bar_vars([stmt.carries[i] for i in self.moved(stmt)])
-        outs = self.bar_vars(grown, wide=True)
+        outs = self.bar_vars(grown)
         carries = (*bars, *(sums[v] for v in grown))
         self.builder.emit(ir.For((*moved, *outs), index, count, carries, inits, copied, stmt.span, True))
-        cotangents.update((v, self.converted(out, type_of(v))) for v, out in zip(grown, outs, strict=True))
+        cotangents.update(zip(grown, outs, strict=True))
         return moved
 
     def trip_count(self, stmt: ir.Loop, env: Env) -> ir.Atom:
@@ -459,13 +470,10 @@ class Adjoint(Replay):
             variables.update(dict.fromkeys(_free(block)))
         return [v for v in variables if v in self.active and not isinstance(v.type, Array)]
 
-    def bar_vars(self, vars: Sequence[ir.Var], wide: bool = False) -> tuple[ir.Var, ...]:
-        """The cotangents of Vars; `wide` ones are float32 for halves."""
-        span, types = self.builder.span, [type_of(v) for v in vars]
-        if wide:
-            types = [with_scalar(type, float32) if scalar_of(type) in HALVES else type for type in types]
-        hints = (f"{v.hint}_bar" if v.hint else "" for v in vars)
-        return tuple(ir.Var(type, hint, span) for type, hint in zip(types, hints, strict=True))
+    def bar_vars(self, vars: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
+        """Vars for the cotangents of Vars."""
+        span = self.builder.span
+        return tuple(ir.Var(wide(type_of(v)), f"{v.hint}_bar" if v.hint else "", span) for v in vars)
 
     def converted(self, atom: ir.Atom, type: Value) -> ir.Atom:
         """A value with the scalars of another type."""
@@ -479,7 +487,7 @@ class Adjoint(Replay):
         for param in params:
             if param in self.cotangents:
                 self.builder.span = param.span
-                self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])
+                self.add_to(self.bars[param], [integer(0)], self.cotangents[param])
 
 
 def _free(block: ir.Block) -> list[ir.Var]:

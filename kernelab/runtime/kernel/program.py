@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
 from kernelab.backend.cpu.split import MOST_THREADS
-from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, totals, wide
+from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, rounded_often, totals, wide
 from kernelab.data_classes.turns import cached_property
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Custom, Function, Load, Native, Storage, Store, defs, walk
 from kernelab.lang.rounding import epsilon
-from kernelab.lang.types import Array, is_differentiable, scalar_of
+from kernelab.lang.types import HALVES, Array, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
@@ -456,13 +456,35 @@ class Pullback:
     def warn_of_rounded_sums(self, threads: int) -> None:
         """Warn, once, where so many threads add to one element that its gradient stops growing."""
         self.exact_additions = MOST_THREADS
-        if warning := rounded_sum(scalarise(self.adjoint.flat), threads):
+        if warning := rounded_sum(scalarise(self.wide_adjoint.flat), threads):
             warning.warn()
 
     @cached_property
     def exact_additions(self) -> int:
         """The threads that may add to one element of a gradient without loss."""
-        return most_additions(self.adjoint.function.params[self._count :])
+        return most_additions(self.wide_adjoint.function.params[self._count :])
+
+    @cached_property
+    def wide_bars(self) -> Positions:
+        """The places among `active` of halves whose adjoints would be rounded at each of many additions."""
+        params = self.adjoint.function.params[self._count :][: len(self.active)]
+        if self._groups or not any(scalar_of(elem_of(bar)) in HALVES for bar in params):
+            return ()
+        rounded, flat = rounded_often(self.adjoint.flat), self.adjoint.flat
+        return tuple(k for k in range(len(params)) if flat.params[self._count + k] in rounded)
+
+    @cached_property
+    def wide_adjoint(self) -> Program:
+        """The adjoint that takes adjoints of float32 for those of `wide_bars`."""
+        if not self.wide_bars:
+            return self.adjoint
+        names = self._program.names(tuple(self.active[k] for k in self.wide_bars))
+
+        def derived(storage: Storage) -> Function:
+            form = self._derive(self._program.function, storage, keep=self._derived.sites, widened=names)
+            return self._program.unlike(form.adjoint)
+
+        return Program(derived("save"), lambda: Program(derived("checkpoint")))
 
     @cached_property
     def vjp(self) -> Vjp:

@@ -1,0 +1,75 @@
+"""Moves between adjoints of halves and float32 arrays that stand for them while there is much to add.
+
+They are programs, run at the level of the backward pass, so lanes and derivatives of it are those of any
+other program.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+from kernelab.autodiff.records.adjoint_buffers import Level, fresh, scalars
+from kernelab.lang.types import Scalar, float32, scalar_of, with_scalar
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.texts import kernels_of
+
+INDICES = ("i", "j", "k", "l")
+
+TEXT = """
+def take_share({arrays}):
+    {at} = tid()
+    total[{at}] += float32(bar[{at}])
+    bar[{at}] = {half}(0.0)
+
+def give_sum({arrays}):
+    {at} = tid()
+    bar[{at}] = {half}(total[{at}] + float32(bar[{at}]))
+"""
+
+
+def take_share(level: Level, bar: array, total: array) -> None:
+    """Move what a program has added from an adjoint of numbers to its sum."""
+    _run("take_share", level, bar, total)
+
+
+def give_sum(level: Level, bar: array, total: array) -> None:
+    """Round a sum into its adjoint, once."""
+    _run("give_sum", level, bar, total)
+    level.forget(total.allocation)
+
+
+@contextmanager
+def in_float32(level: Level, bars: Sequence[array]) -> Iterator[list[array]]:
+    """Arrays of float32 that stand for these adjoints of halves, which are rounded once, at the end."""
+    totals = [fresh(bar.shape, with_scalar(bar.dtype, float32), bar) for bar in bars]
+    for bar, total in zip(bars, totals, strict=True):
+        take_share(level, scalars(bar), scalars(total))
+    yield totals
+    for bar, total in zip(bars, totals, strict=True):
+        give_sum(level, scalars(bar), scalars(total))
+
+
+def _run(name: str, level: Level, bar: array, total: array) -> None:
+    if bar.ndim > len(INDICES):
+        for k in range(bar.shape[-1]):
+            _run(name, level, _slice(bar, k), _slice(total, k))
+        return
+    level.run(_kernels(scalar_of(bar.dtype), bar.ndim)[name].program, bar.shape, [bar, total])
+
+
+def _slice(numbers: array, k: int) -> array:
+    """The numbers at place `k` of the last axis."""
+    offset, shape, strides = (
+        numbers.offset + k * numbers.strides[-1],
+        numbers.shape[:-1],
+        numbers.strides[:-1],
+    )
+    return array.over(numbers.allocation, offset, shape, strides, numbers.dtype)
+
+
+@cache
+def _kernels(half: Scalar, ndim: int) -> dict[str, Kernel]:
+    kind = "array" if ndim == 1 else f"array{ndim}d"
+    arrays, at = f"bar: {kind}[{half}], total: {kind}[float32]", ", ".join(INDICES[:ndim])
+    return kernels_of(TEXT.format(arrays=arrays, at=at, half=half), "kernelab sums")
