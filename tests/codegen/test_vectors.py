@@ -446,25 +446,28 @@ def shifted(x: array2d[vec3], a: array[vec2], b: array2d[vec4], y: array2d[vec3]
 """
 
 
-def side_by_side(begin: int, step: int) -> tuple[list[Any], list[Any]]:
-    """Arrays of vectors, and views of them for a launch of 70 by 77 threads."""
+def side_by_side(d: str, begin: int, step: int) -> tuple[list[Any], list[Any]]:
+    """Arrays of vectors, and views of them for a launch of 70 by 77 threads; with "d" of float64."""
     given = []
-    for seed, (components, dtype) in enumerate([(3, kl.vec3), (2, kl.vec2), (4, kl.vec4), (3, kl.vec3)]):
+    for seed, components in enumerate((3, 2, 4, 3)):
         shape = (70, 170, components)[components == 2 :]
         values = reals(int(np.prod(shape)), seed).reshape(shape)
-        given.append(kl.array(values, dtype=dtype, requires_grad=True))
+        given.append(kl.array(values, dtype=getattr(kl, f"vec{components}{d}"), requires_grad=True))
     return given, [each[..., begin::step] for each in given]
 
 
 @pytest.mark.parametrize("name", ["turned", "spun", "shifted"])
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("begin", [0, 1])
-def test_vectors_side_by_side_are_the_same(name: str, step: int, begin: int, vectorised: list[bool]) -> None:
+@pytest.mark.parametrize("d", ["", "d"])
+def test_vectors_side_by_side_are_the_same(
+    name: str, step: int, begin: int, d: str, vectorised: list[bool]
+) -> None:
     """Those of arrays with a step are left to scalar code."""
-    kernel, found = kl.compile(SIDE_BY_SIDE)[name], []
+    kernel, found = kl.compile(re.sub(r"\b(vec\d|quat)\b", rf"\1{d}", SIDE_BY_SIDE))[name], []
     for is_on in (True, False):
         kl.config.vector_code = is_on
-        given, views = side_by_side(begin, step)
+        given, views = side_by_side(d, begin, step)
         kl.launch(kernel, (70, 77), views)
         found.append([each.numpy() for each in given])
     assert vectorised == [True, False]
@@ -474,11 +477,12 @@ def test_vectors_side_by_side_are_the_same(name: str, step: int, begin: int, vec
 
 @pytest.mark.parametrize("name", ["turned_once", "spun_once"])
 @pytest.mark.parametrize("step", [1, 2])
-def test_so_are_their_gradients(name: str, step: int, vectorised: list[bool]) -> None:
-    kernel, found = kl.compile(SIDE_BY_SIDE)[name], []
+@pytest.mark.parametrize("d", ["", "d"])
+def test_so_are_their_gradients(name: str, step: int, d: str, vectorised: list[bool]) -> None:
+    kernel, found = kl.compile(re.sub(r"\b(vec\d|quat)\b", rf"\1{d}", SIDE_BY_SIDE))[name], []
     for is_on in (True, False):
         kl.config.vector_code = is_on
-        given, views = side_by_side(1, step)
+        given, views = side_by_side(d, 1, step)
         with kl.Tape() as tape:
             kl.launch(kernel, (70, 77), views)
         tape.backward(grads={views[3]: kl.ones_like(views[3])})

@@ -51,8 +51,8 @@ LANES = (
     Fault(
         "vectors side by side are written whole though some lanes are off",
         CODEGEN,
-        "if (are_all(mask)) return put_components_{count}(p, {given});",
-        "if (any(mask)) return put_components_{count}(p, {given});",
+        "if (are_all(mask)) return put_components_{kind}(p, {given});",
+        "if (any(mask)) return put_components_{kind}(p, {given});",
         VECTORS,
     ),
     Fault(

@@ -26,7 +26,7 @@ from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_memory import may_be_packed
+from kernelab.codegen.vectors.vector_memory import kind_of
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
@@ -457,7 +457,7 @@ class _Estimate:
         kinds = [self.of(index) for index in stmt.indices]
         side_by_side = VARYING not in kinds and kinds[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
         side_by_side = side_by_side and not is_field(stmt.array)
-        side_by_side |= VARYING not in kinds and kinds[-1] == LINEAR and may_be_packed(stmt.array)
+        side_by_side |= VARYING not in kinds and kinds[-1] == LINEAR and bool(kind_of(stmt.array))
         if isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own:
             self.sums += float(ITERATIONS**depth)
             return

@@ -11,11 +11,17 @@ magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail d
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
 is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened are_fields are_all
-Components2 components_2 put_components_2 Components3 components_3 put_components_3
-Components4 components_4 put_components_4 old
+old
 """
 
-NAMES = frozenset(_NAMES.split())
+KINDS = tuple(f"{count}{suffix}" for count in (2, 3, 4) for suffix in ("", "_64"))
+"""The kinds of vectors whose components are read and written together, where they lie side by side."""
+
+_OF_COMPONENTS = (
+    f"{name}{kind}" for kind in KINDS for name in ("Components", "components_", "put_components_")
+)
+
+NAMES = frozenset((*_NAMES.split(), *_OF_COMPONENTS))
 """The names that vector code reserves."""
 
 _TYPES = """\
@@ -277,55 +283,65 @@ def helpers_of(width: int, doubles: bool) -> str:
     return "".join(texts)
 
 
-def components_of(count: int, width: int) -> list[str]:
+def components_of(kind: str, width: int) -> list[str]:
     """The helpers that read vectors of some components side by side, one for each lane, and write them.
 
-    memory     x0 y0 z0 x1 y1 z1 ..       read as `count` vectors, in order
-    returned   x0 x1 ..  y0 y1 ..  z0 z1 ..
+        memory     x0 y0 z0 x1 y1 z1 ..       read as as many vectors as there are components, in order
+        returned   x0 x1 ..  y0 y1 ..  z0 z1 ..
+
+    `kind` is the number of components, with "_64" behind it for float64.
     """
+    count, is_64 = int(kind[0]), kind.endswith("_64")
+    vector, gather, size = ("vw", "gather_64", 8) if is_64 else ("vf", "gather", 4)
     texts = []
     for k in range(count):
         place = [divmod(count * lane + k, width) for lane in range(width)]
         text = "all[0]"
         for part in range(1, count):
-            taken = [
-                width + at if of == part else at if part == 1 else lane for lane, (of, at) in enumerate(place)
-            ]
-            text = f"__builtin_shuffle({text}, all[{part}], vi{{{', '.join(map(str, taken))}}})"
+            old = [at if part == 1 else lane for lane, (_, at) in enumerate(place)]
+            taken = [width + at if of == part else old[lane] for lane, (of, at) in enumerate(place)]
+            text = _shuffled(text, f"all[{part}]", taken, is_64)
         texts.append(text)
+    gathered = [f"{gather}(p + {size * k}, offsets, mask)" for k in range(count)]
     return [
-        f"struct Components{count} {{ vf at[{count}]; }};",
-        f"INLINE Components{count} components_{count}(const char* p) {{",
-        "  const vfu* const all = (const vfu*)p;",
+        f"struct Components{kind} {{ {vector} at[{count}]; }};",
+        f"INLINE Components{kind} components_{kind}(const char* p) {{",
+        f"  const {vector}u* const all = (const {vector}u*)p;",
         f"  return {{{{{', '.join(texts)}}}}};",
         "}",
-        f"INLINE Components{count} components_{count}(const char* p, vi offsets, vi mask) {{",
-        f"  if (are_all(mask)) return components_{count}(p);",
-        f"  return {{{{{', '.join(f'gather(p + {4 * k}, offsets, mask)' for k in range(count))}}}}};",
+        f"INLINE Components{kind} components_{kind}(const char* p, vi offsets, vi mask) {{",
+        f"  if (are_all(mask)) return components_{kind}(p);",
+        f"  return {{{{{', '.join(gathered)}}}}};",
         "}",
-        *_put_components(count, width),
+        *_put_components(kind, width),
     ]
 
 
-def _put_components(count: int, width: int) -> list[str]:
+def _put_components(kind: str, width: int) -> list[str]:
     """The helpers that write them back."""
-    lines = []
+    count, is_64 = int(kind[0]), kind.endswith("_64")
+    vector, size, lines = "vw" if is_64 else "vf", 8 if is_64 else 4, []
     for part in range(count):
         place = [divmod(part * width + at, count) for at in range(width)]
         text = "x0"
         for k in range(1, count):
             kept = [lane if k == 1 else at for at, (lane, _) in enumerate(place)]
             taken = [width + lane if of == k else kept[at] for at, (lane, of) in enumerate(place)]
-            text = f"__builtin_shuffle({text}, x{k}, vi{{{', '.join(map(str, taken))}}})"
-        lines.append(f"  ((vfu*)p)[{part}] = {text};")
-    params = ", ".join(f"vf x{k}" for k in range(count))
+            text = _shuffled(text, f"x{k}", taken, is_64)
+        lines.append(f"  (({vector}u*)p)[{part}] = {text};")
+    params = ", ".join(f"{vector} x{k}" for k in range(count))
     given = ", ".join(f"x{k}" for k in range(count))
     return [
-        f"INLINE void put_components_{count}(char* p, {params}) {{",
+        f"INLINE void put_components_{kind}(char* p, {params}) {{",
         *lines,
         "}",
-        f"INLINE void put_components_{count}(char* p, vi offsets, vi mask, {params}) {{",
-        f"  if (are_all(mask)) return put_components_{count}(p, {given});",
-        *(f"  scatter(p + {4 * k}, offsets, x{k}, mask);" for k in range(count)),
+        f"INLINE void put_components_{kind}(char* p, vi offsets, vi mask, {params}) {{",
+        f"  if (are_all(mask)) return put_components_{kind}(p, {given});",
+        *(f"  scatter(p + {size * k}, offsets, x{k}, mask);" for k in range(count)),
         "}",
     ]
+
+
+def _shuffled(one: str, other: str, taken: list[int], is_64: bool) -> str:
+    """The elements of two vectors, counted through both, that are `taken`."""
+    return f"__builtin_shuffle({one}, {other}, {'vl' if is_64 else 'vi'}{{{', '.join(map(str, taken))}}})"

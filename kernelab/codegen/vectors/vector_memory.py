@@ -15,7 +15,8 @@ from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, is_field
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
-from kernelab.codegen.vectors.vector_operations import COMPONENTS, SMALL, VECTORS, Lanes
+from kernelab.codegen.vectors.vector_helpers import KINDS
+from kernelab.codegen.vectors.vector_operations import SMALL, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
 from kernelab.data_classes import dataclass, replace
 from kernelab.data_classes.turns import cached_property
@@ -36,14 +37,14 @@ class Place:
     """The elements that the lanes of a group access, from `base` on, the address of the first lane's.
 
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
-    lanes may have the same, `packed` that they are of vectors of so many components, which lie side by side.
+    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.
     """
 
     base: str
     offsets: str = ""
     adjacent: bool = False
     collide: bool = False
-    packed: int = 0
+    packed: str = ""
 
     @property
     def is_one(self) -> bool:
@@ -59,11 +60,11 @@ class Place:
         return f"({self.base} + {f'lane * {size}' if self.adjacent else f'{self.offsets}[lane]'})"
 
 
-def may_be_packed(array: ir.Var) -> bool:
-    """Whether elements of an array are vectors that lie side by side, if nothing else stands between them."""
-    assert isinstance(array.type, Array)
-    scalar, count = scalar_of(array.type.elem), size_of(array.type.elem)
-    return scalar in (float32, int32) and count in COMPONENTS and not is_field(array)
+def kind_of(array: ir.Var) -> str:
+    """The kind of the vectors that an array has, "" for other elements and fields of structs."""
+    scalar, elem = scalar_of(elem_of(array)), elem_of(array)
+    kind = f"{size_of(elem)}{'_64' if scalar == float64 else ''}"
+    return kind if scalar in (float32, float64, int32) and kind in KINDS and not is_field(array) else ""
 
 
 class VectorMemory(VectorValues):
@@ -173,7 +174,7 @@ class VectorMemory(VectorValues):
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
             return Place(base, adjacent=True)
         self.conditions.update(dict.fromkeys(self.nearby(array)))
-        packed = size_of(elem) if may_be_packed(array) and not varying and linear == [last] else 0
+        packed = kind_of(array) if not varying and linear == [last] else ""
         if packed:
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
@@ -312,7 +313,7 @@ class VectorMemory(VectorValues):
         """What the helpers for components take before values."""
         return f"{place.base}, {place.offsets}, {self.mask}" if self.mask else place.base
 
-    def components(self, stmt: ir.Load, count: int) -> str:
+    def components(self, stmt: ir.Load, kind: str) -> str:
         """The variable with the components of the vectors of all lanes, read when the first is asked for.
 
         Nobody changes the array.
@@ -321,7 +322,7 @@ class VectorMemory(VectorValues):
         if key not in self.read_together:
             name = self.name.fresh(f"{self.name(stmt.array)}_all")
             given = self.given_components(self.places[key])
-            self.line(f"const Components{count} {name} = components_{count}({given});")
+            self.line(f"const Components{kind} {name} = components_{kind}({given});")
             self.read_together[key] = name
         return self.read_together[key]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from kernelab.codegen.cpp import spelling
-from kernelab.codegen.vectors.vector_helpers import components_of, helpers_of
+from kernelab.codegen.vectors.vector_helpers import KINDS, components_of, helpers_of
 from kernelab.data_classes import dataclass
 from kernelab.lang.ops import Op
 from kernelab.lang.types import (
@@ -30,9 +30,6 @@ VECTORS: Mapping[Scalar, str] = {
     **dict.fromkeys((int32, bool_, *SMALL), "vi"),
 }
 """The vector type of a scalar that vector code computes with; truth values are masks."""
-
-COMPONENTS = (2, 3, 4)
-"""The numbers of components of vectors that are read together, where they lie side by side."""
 
 _FUNCTIONS = """
 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p cbrt
@@ -69,8 +66,8 @@ class Lanes:
     def head(self, lines: Iterable[str]) -> list[str]:
         """The lines that vector code begins with: helpers, and what declares the functions that it calls."""
         called = {name for line in lines for name in re.findall(r"(?:\b_ZGV|components_)\w+(?=\()", line)}
-        counts = [count for count in COMPONENTS if f"components_{count}" in called]
-        parts = [line for count in counts for line in components_of(count, self.width)]
+        kinds = [kind for kind in KINDS if f"components_{kind}" in called]
+        parts = [line for kind in kinds for line in components_of(kind, self.width)]
         return [
             *self.helpers.splitlines(),
             *parts,

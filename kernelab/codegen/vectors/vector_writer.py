@@ -49,7 +49,7 @@ class Together:
     """Changes of the components of vectors that follow one another, each with what writes it alone."""
 
     write: Callable[["Together"], None]
-    count: int
+    kind: str
     changes: list[tuple[ir.Store | ir.Atomic, Callable[[], None]]]
 
     def __call__(self) -> None:
@@ -59,7 +59,7 @@ class Together:
         """Whether a change is that of the next component, of the same kind."""
         last, _ = self.changes[-1]
         same = type(last) is type(stmt) and (last.array, last.indices) == (stmt.array, stmt.indices)
-        return same and (stmt.component or 0) == len(self.changes) < self.count
+        return same and (stmt.component or 0) == len(self.changes) < int(self.kind[0])
 
 
 class VectorWriter(VectorMemory):
@@ -115,7 +115,7 @@ class VectorWriter(VectorMemory):
             self.later(stmt.array, alone)
 
     def change_together(self, change: Together) -> None:
-        if len(change.changes) < change.count:
+        if len(change.changes) < int(change.kind[0]):
             for _, alone in change.changes:
                 alone()
             return
@@ -123,11 +123,12 @@ class VectorWriter(VectorMemory):
         given, values = self.given_components(self.places[first.array, first.indices]), []
         for k, (stmt, _) in enumerate(change.changes):
             before = f"old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
-            values.append(f"{before}(vf)({spelling.unwrapped(self.vector(stmt.value))})")
+            value = spelling.unwrapped(self.vector(stmt.value))
+            values.append(f"{before}({value})" if change.kind.endswith("_64") else f"{before}(vf)({value})")
         with super().braces(""):
             if isinstance(first, ir.Atomic):
-                self.line(f"const Components{change.count} old = components_{change.count}({given});")
-            self.line(f"put_components_{change.count}({given}, {', '.join(values)});")
+                self.line(f"const Components{change.kind} old = components_{change.kind}({given});")
+            self.line(f"put_components_{change.kind}({given}, {', '.join(values)});")
 
     # ------------------------------------------------------------------------------------------ sums
 
