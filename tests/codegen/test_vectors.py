@@ -475,6 +475,21 @@ def test_vectors_side_by_side_are_the_same(
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("components", [2, 3, 4])
+def test_vectors_of_integers_side_by_side_are_the_same(components: int, vectorised: list[bool]) -> None:
+    type = f"vec{components}i"
+    kernel = kl.compile(f"""
+    def f(x: array[{type}], y: array[{type}]):
+        i = tid()
+        y[i] += x[i] * 3
+        if x[i][0] > 7:
+            y[i] -= x[i]
+    """)["f"]
+    values = [ints(N * components, -(2**31), 2**31, seed).reshape(N, components) for seed in (0, 1)]
+    dtype = getattr(kl, type)
+    agree(kernel, N, lambda: [kl.array(each, dtype=dtype) for each in values], vectorised)
+
+
 @pytest.mark.parametrize("name", ["turned_once", "spun_once"])
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("d", ["", "d"])

@@ -121,10 +121,11 @@ class VectorWriter(VectorMemory):
             return
         first, _ = change.changes[0]
         given, values = self.given_components(self.places[first.array, first.indices]), []
+        type = VECTORS[scalar_of(elem_of(first.array))]
         for k, (stmt, _) in enumerate(change.changes):
-            before = f"old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
-            value = spelling.unwrapped(self.vector(stmt.value))
-            values.append(f"{before}({value})" if change.kind.endswith("_64") else f"{before}(vf)({value})")
+            before = f"({type})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
+            value = f"{before}{self.vector(stmt.value)}"
+            values.append(value if change.kind.endswith("_64") else f"(vf)({value})")
         with super().braces(""):
             if isinstance(first, ir.Atomic):
                 self.line(f"const Components{change.kind} old = components_{change.kind}({given});")
