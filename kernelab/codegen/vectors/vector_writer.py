@@ -49,17 +49,22 @@ class Together:
     """Changes of the components of vectors that follow one another, each with what writes it alone."""
 
     write: Callable[["Together"], None]
-    kind: str
+    place: Place
     changes: list[tuple[ir.Store | ir.Atomic, Callable[[], None]]]
 
     def __call__(self) -> None:
         self.write(self)
 
+    @property
+    def count(self) -> int:
+        """The number of components of a vector."""
+        return int(self.place.packed[0])
+
     def goes_on_with(self, stmt: ir.Store | ir.Atomic) -> bool:
         """Whether a change is that of the next component, of the same kind."""
         last, _ = self.changes[-1]
         same = type(last) is type(stmt) and (last.array, last.indices) == (stmt.array, stmt.indices)
-        return same and (stmt.component or 0) == len(self.changes) < int(self.kind[0])
+        return same and (stmt.component or 0) == len(self.changes) < self.count
 
 
 class VectorWriter(VectorMemory):
@@ -110,26 +115,25 @@ class VectorWriter(VectorMemory):
         if isinstance(last, Together) and last.goes_on_with(stmt):
             last.changes.append((stmt, alone))
         elif place.packed and not (stmt.component or 0):
-            self.later(stmt.array, Together(self.change_together, place.packed, [(stmt, alone)]))
+            self.later(stmt.array, Together(self.change_together, place, [(stmt, alone)]))
         else:
             self.later(stmt.array, alone)
 
     def change_together(self, change: Together) -> None:
-        if len(change.changes) < int(change.kind[0]):
+        if len(change.changes) < change.count:
             for _, alone in change.changes:
                 alone()
             return
-        first, _ = change.changes[0]
-        given, values = self.given_components(self.places[first.array, first.indices]), []
-        type = VECTORS[scalar_of(elem_of(first.array))]
+        kind, given, values = change.place.packed, self.given_components(change.place), list[str]()
         for k, (stmt, _) in enumerate(change.changes):
-            before = f"({type})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
-            value = f"{before}{self.vector(stmt.value)}"
-            values.append(value if change.kind.endswith("_64") else f"(vf)({value})")
+            scalar = scalar_of(elem_of(stmt.array))
+            before = f"({VECTORS[scalar]})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
+            value = f"({before}{self.vector(stmt.value)})"
+            values.append(value if scalar == float64 else f"(vf){value}")
         with super().braces(""):
-            if isinstance(first, ir.Atomic):
-                self.line(f"const Components{change.kind} old = components_{change.kind}({given});")
-            self.line(f"put_components_{change.kind}({given}, {', '.join(values)});")
+            if isinstance(change.changes[0][0], ir.Atomic):
+                self.line(f"const Components{kind} old = components_{kind}({given});")
+            self.line(f"put_components_{kind}({given}, {', '.join(values)});")
 
     # ------------------------------------------------------------------------------------------ sums
 
