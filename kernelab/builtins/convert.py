@@ -325,8 +325,20 @@ def _cast(own: Scalar, wanted: Scalar) -> Op:
         return np.asarray(x).view(wanted.dtype)
 
     doc = f"The bits of an {own} read as {wanted}; in a kernel also ``cast(x, {wanted})``."
+    if wanted.is_float:
+        doc += " An error where a gradient has to pass from a float whose bits they were."
     cpp = "__builtin_bit_cast({T}, {x})"
-    return _record(f"cast_{wanted}", [("x", own)], wanted, read, Zero(), doc, (-9.0, 9.0), cpp=cpp)
+    return _record(
+        f"cast_{wanted}",
+        [("x", own)],
+        wanted,
+        read,
+        Zero(),
+        doc,
+        (-9.0, 9.0),
+        cpp=cpp,
+        tags=frozenset({"bits"}),
+    )
 
 
 for _float, _ints in ((float32, (int32, uint32)), (float64, (int64, uint64))):

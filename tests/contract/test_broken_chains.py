@@ -346,6 +346,84 @@ def test_integers_beside_a_live_path_in_indices_and_in_branches_are_silent(name:
     assert told(lambda: tape.backward(loss)) == ""
 
 
+BITS = {
+    "at once": "y[i] = cast(cast(x[i], int32), float32) + x[i]",
+    "a first guess": """
+    b = 1597463007 - (cast(x[i], int32) >> 1)
+    r = cast(b, float32)
+    y[i] = r * (1.5 - 0.5 * x[i] * r * r)
+    """,
+    "through a loop, a branch and memory of the thread's own": """
+    q = zeros(2, dtype=uint32)
+    q[1] = cast(x[i], uint32)
+    n = uint32(0)
+    for j in range(2):
+        if j > k[i]:
+            n = n + q[j]
+    y[i] = x[i] + cast(n, float32)
+    """,
+    "through an array": "k[i] = cast(x[i], int32)\n    y[i] = cast(k[i], float32) * x[i]",
+    "in a function": "y[i] = same(x[i]) + x[i]",
+}
+
+NO_BITS = {
+    "bits of a rounded value": "n = int(x[i])\n    y[i] = cast((n + 127) << 23, float32) * x[i]",
+    "bits that decide": "n = cast(x[i], int32)\n    if n > 5:\n        y[i] = x[i] * 2.0",
+    "a number that bits stand for": "y[i] = float(cast(x[i], int32) % 7) * x[i]",
+    "bits of a constant": "y[i] = cast(cast(stop_gradient(x[i]), int32) + 1, float32) * x[i]",
+    "a rule of the user's": "y[i] = known(x[i]) * x[i]",
+}
+
+SAME = """
+def same(t: float):
+    return cast(cast(t, int32), float32)
+
+def known(t: float) -> float:
+    return same(t)
+
+@func_grad(known, check=False)
+def adj_known(t: float, adj_ret: float):
+    adjoint[t] += adj_ret
+
+def k(x: array[float], k: array[int], y: array[float]):
+    i = tid()
+    """
+
+
+def derivatives_of_bits(body: str) -> list[Callable[[], object]]:
+    """Both modes, of a kernel that takes the bits of floats."""
+    kernel = kl.compile((SAME + body).rstrip(" "))["k"]
+    x = kl.array([1.5, 2.5])
+
+    def f(x: Any) -> Any:
+        y = kl.zeros(2)
+        kernel[2](x, kl.zeros(2, dtype=int), y)
+        return y
+
+    def on_a_tape() -> list[float]:
+        w = kl.array([1.5, 2.5], requires_grad=True)
+        with kl.Tape() as tape:
+            kernel[2](w, kl.zeros(2, dtype=int), y := kl.zeros(2, requires_grad=True))
+        tape.backward(grads={y: kl.ones(2)})
+        return w.grad.list()
+
+    return [on_a_tape, lambda: kl.func.jvp(f, (x,), (kl.ones(2),))[1].list()]
+
+
+@pytest.mark.parametrize("where", BITS)
+def test_a_float_made_of_the_bits_of_another_is_refused_beside_another_path_too(where: str) -> None:
+    """Unlike what a float is rounded to, its bits have not the derivative 0."""
+    for differentiate in derivatives_of_bits(BITS[where]):
+        with pytest.raises(kl.KernelTypeError, match=r"bits of another float has no derivative(.*\n)+.*cast"):
+            differentiate()
+
+
+@pytest.mark.parametrize("what", NO_BITS)
+def test_bits_that_no_derivative_passes_are_silent(what: str, recwarn: pytest.WarningsRecorder) -> None:
+    backward, forward = derivatives_of_bits(NO_BITS[what])
+    assert backward() == pytest.approx(forward(), rel=1e-6) and not recwarn
+
+
 def test_a_cast_beside_another_path_of_the_same_array_is_silent() -> None:
     x, y, loss = leaf(), result(), result(1)
     with kl.Tape() as tape:

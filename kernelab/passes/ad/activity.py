@@ -15,9 +15,10 @@ from itertools import product
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ir
+from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.dependence import Edges, Node, reached
 from kernelab.lang.ops import Undefined, Zero
-from kernelab.lang.types import Array, is_differentiable
+from kernelab.lang.types import Array, is_differentiable, scalar_of
 from kernelab.passes.ad.derivative_rules import EXTREMA, has_grad
 from kernelab.passes.common.effects import block_effects
 
@@ -37,10 +38,11 @@ def active(
     chosen = frozenset(params)
     edges = list(_edges(function.body, has_grad))
     passes = partial(_carries, ir.locals_of(function.body) | memories)
-    active = reached(edges, chosen, passes)
-    active &= reached(_reversed(edges), [*chosen, *filter(passes, function.body.yields)], passes)
-    refuse_undefined(function, active)
-    return active
+    varied = reached(edges, chosen, passes)
+    useful = reached(_reversed(edges), [*chosen, *filter(passes, function.body.yields)], passes)
+    refuse_undefined(function, varied & useful)
+    refuse_lost_bits(function, varied, useful, has_grad)
+    return varied & useful
 
 
 def refuse_undefined(function: ir.Function, vars: frozenset[ir.Var]) -> None:
@@ -50,6 +52,44 @@ def refuse_undefined(function: ir.Function, vars: frozenset[ir.Var]) -> None:
             message, note = f"{stmt.op.name} has no derivative", stmt.op.derivative.reason
             hint = "compute it outside of what is differentiated"
             raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", note=note, hint=hint))
+
+
+def refuse_lost_bits(
+    function: ir.Function, varied: frozenset[ir.Var], useful: frozenset[ir.Var] | None, opaque: Opaque
+) -> None:
+    """Raise KernelTypeError where bits of a float that varies become a useful float again; None is all.
+
+    An integer that a float is rounded to has the derivative 0 nearly everywhere. Its bits have not.
+    """
+    stmts = [*_statements(function.body, opaque)]
+    casts = [stmt for stmt in stmts if isinstance(stmt, ir.Let) and "bits" in stmt.op.tags]
+    taken = [stmt.out for stmt in casts if stmt.args[0] in varied]
+    if not taken:
+        return
+    edges = (edge for stmt in stmts for edge in ir.flows(stmt))
+    bits = reached(edges, taken, _is_whole)
+    for stmt in casts:
+        if stmt.args[0] in bits and (useful is None or stmt.out in useful):
+            message = f"a {type_of(stmt.out)} that is made of the bits of another float has no derivative"
+            hint = (
+                "take the bits of stop_gradient(...), if they are meant to be constant, or write a func_grad"
+            )
+            raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", hint=hint))
+
+
+def _is_whole(node: Node) -> bool:
+    if not isinstance(node, ir.Var):
+        return False
+    return scalar_of(elem_of(node) if isinstance(node.type, Array) else type_of(node)).is_int
+
+
+def _statements(block: ir.Block, opaque: Opaque) -> Iterator[ir.Stmt]:
+    """The statements of a block and of those inside, but for functions with derivatives of their own."""
+    for stmt in block.stmts:
+        yield stmt
+        if not isinstance(stmt, ir.Custom) or not opaque(stmt):
+            for inner in ir.blocks(stmt):
+                yield from _statements(inner, opaque)
 
 
 def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> frozenset[ir.Var]:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, is_float, type_of, zero
 from kernelab.lang.types import Value, is_differentiable
-from kernelab.passes.ad.activity import refuse_undefined, varied
+from kernelab.passes.ad.activity import refuse_lost_bits, refuse_undefined, varied
 from kernelab.passes.ad.derivative_rules import (
     EXTREMA,
     better,
@@ -55,6 +55,7 @@ def tangent_of(function: ir.Function, active: Iterable[str]) -> ir.Function:
     params = [param for param in function.params if param.hint in names]
     variables = varied(function, frozenset(params), has_tangent)
     refuse_undefined(function, variables)
+    refuse_lost_bits(function, variables, None, has_tangent)
     dots = {param: ir.Var(param.type, f"{param.hint}_dot", param.span) for param in params}
     tangent = _Tangent(variables, dots)
     tangent.stmts(function.body)
