@@ -58,7 +58,7 @@ LANES = (
     Fault(
         "vectors side by side are stored where they are to be added",
         CODEGEN,
-        'before = f"({type})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""',
+        'before = f"({VECTORS[scalar]})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""',
         'before = ""',
         VECTORS,
     ),
