@@ -33,8 +33,8 @@ def scale(x: array[float], factor: float, y: array[float]):
 * A negative index counts from the end, as in Python. Where one that is computed does, as `x[i - 1]` in
   thread 0, the first launch warns at the line. With `kl.config.negative_index = "error"` it is an error, as
   `x[i + 1]` in the last thread always is; with `"wrap"` there is no warning. `x[-1]` is written out, and
-  nothing warns of it. Of a vector or matrix only an index that is written out may be negative: `v[k - 1]` is an
-  error where it is below zero.
+  nothing warns of it. Of a vector or matrix only an index that is written out may be negative: `v[k - 1]` is
+  an error where it is below zero.
 * What the language does not have is refused at its line, with what to write instead.
 * Operations and words: `docs/builtins.md`. What loops cost in reverse: `docs/loops.md`. Programs written
   for Warp: `docs/differences-from-warp.md`.
