@@ -303,10 +303,10 @@ class Body(Writer):
         is_all = not stmt.then.stmts and not stmt.orelse.stmts
         for out, *values in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
             yes, no = (self.value(out, value) for value in values)
-            self.declare(out, self.chosen(out, stmt.cond, cond, yes, no) if is_all else None)
+            self.declare(out, self.selected(out, stmt.cond, cond, yes, no) if is_all else None)
         return is_all
 
-    def chosen(self, target: ir.Var, test: ir.Atom, cond: str, yes: str, no: str) -> str:
+    def selected(self, target: ir.Var, test: ir.Atom, cond: str, yes: str, no: str) -> str:
         """One of two values, by a test."""
         return f"{cond} ? {yes} : {no}"
 

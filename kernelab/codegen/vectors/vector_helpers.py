@@ -10,7 +10,7 @@ vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put ga
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
 lane_extent start release vh low high narrowed addend smaller larger within inner_from inner_upto stream sums
 vih vuh shifted_left shifted_right rounded_down truncated rounded_away whole quotient_of quotient remainder
-is_far_apart int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened are_fields are_all
+passes_once int_of unsigned_of vw vwu vl mask_32 mask_64 fetch_64 gather_64 widened are_fields are_all
 old
 """
 
@@ -136,7 +136,8 @@ INLINE vu unsigned_of(vf x) {
 INLINE vu shifted_left(vu x, vu n) { return (vu)shifted_left((vi)x, (vi)n); }
 """
 
-_DIVISION = """template <class V, class H> INLINE V quotient_of(V x, V y) {
+_DIVISION = """\
+template <class V, class H> INLINE V quotient_of(V x, V y) {
   union { V whole; H halves[2]; } a = {x}, b = {y}, c;
   for (int k = 0; k < 2; ++k) {
     const vd exact = __builtin_convertvector(a.halves[k], vd) / __builtin_convertvector(b.halves[k], vd);
@@ -147,21 +148,22 @@ _DIVISION = """template <class V, class H> INLINE V quotient_of(V x, V y) {
 INLINE vi quotient(vi x, vi y) { return quotient_of<vi, vih>(x, y); }
 INLINE vu quotient(vu x, vu y) { return quotient_of<vu, vuh>(x, y); }
 template <class V> INLINE V remainder(V x, V y) { return x - quotient(x, y) * y; }
-INLINE bool is_far_apart(int first, int n) { return n > 16 && n < 0x7ffffff0 && first < 0x7ffffff0; }
+INLINE bool passes_once(int first, int n) { return n > 16 && n < 0x7ffffff0 && first < 0x7ffffff0; }
 INLINE vi quotient(int first, int n) {
-  if (!is_far_apart(first, n)) return quotient(first + iota, splat(n));
+  if (!passes_once(first, n)) return quotient(first + iota, splat(n));
   const int whole = first / n - (first % n < 0);
   return whole - (first - whole * n + iota >= n);
 }
 INLINE vi remainder(int first, int n) {
-  if (!is_far_apart(first, n)) return remainder(first + iota, splat(n));
+  if (!passes_once(first, n)) return remainder(first + iota, splat(n));
   const vi rest = first % n + (first % n < 0 ? n : 0) + iota;
   return rest >= n ? rest - n : rest;
 }
 """
 """A float64 tells the quotient of two integers of 32 bits from the next whole number.
 
-Where lanes follow one another, from `first` on, their quotient is that of the first, or one more.
+Where lanes follow one another, from `first` on, and pass a multiple of the divisor at most once
+(`passes_once`), their quotient is that of the first, or one more.
 """
 
 _REDUCTIONS = """\
@@ -286,7 +288,7 @@ def helpers_of(width: int, doubles: bool) -> str:
 def components_of(kind: str, width: int) -> list[str]:
     """The helpers that read vectors of some components side by side, one for each lane, and write them.
 
-        memory     x0 y0 z0 x1 y1 z1 ..       read as as many vectors as there are components, in order
+        memory     x0 y0 z0 x1 y1 z1 ..       read as registers, in order
         returned   x0 x1 ..  y0 y1 ..  z0 z1 ..
 
     `kind` is the number of components, with "_64" behind it for float64.

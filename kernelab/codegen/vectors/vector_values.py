@@ -60,9 +60,9 @@ class VectorValues(Body):
         """A mask in the form that chooses between vectors of a scalar."""
         return f"mask_64({mask})" if scalar == float64 else mask
 
-    def chosen(self, target: ir.Var, test: ir.Atom, cond: str, yes: str, no: str) -> str:
+    def selected(self, target: ir.Var, test: ir.Atom, cond: str, yes: str, no: str) -> str:
         is_mask = self.of(test) != UNIFORM
-        return super().chosen(
+        return super().selected(
             target, test, self.test_for(scalar_type(target), cond) if is_mask else cond, yes, no
         )
 
