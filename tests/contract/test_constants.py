@@ -285,7 +285,61 @@ def by_map(x: Any, factor: Any) -> Any:
     return kl.map(lambda v: v * factor, x)
 
 
-WAYS = [*map(by_kernel, CHANGES), by_function, by_map]
+Gain = kl.compile("@struct\nclass Gain:\n    size: float")["Gain"]
+IN_STRUCTS = """
+@struct
+class Spring:
+    stiffness: float = gain
+    axis: vec3 = axis
+
+@struct
+class Pair:
+    first: Spring
+
+def made(x: array[float]):
+    x[0] = x[0] * Spring().stiffness * Pair().first.axis[0]
+
+def given(x: array[float], spring: Spring):
+    x[0] = x[0] * spring.stiffness
+
+def nested(x: array[float], pair: Pair):
+    x[0] = x[0] * pair.first.stiffness
+
+def along(x: array[float], spring: Spring):
+    x[0] = x[0] * spring.axis[0]
+
+def listed(x: array[float], springs: array[Spring]):
+    x[0] = x[0] * springs[0].stiffness
+
+def found(x: array[float]):
+    x[0] = x[0] * static(take())
+
+def held(x: array[float]):
+    x[0] = x[0] * static(keep()).size
+"""
+ARGUMENTS: dict[str, Callable[[Any], list[Any]]] = {
+    "made": lambda cell: [],
+    "given": lambda cell: [cell["Spring"]()],
+    "nested": lambda cell: [cell["Pair"]()],
+    "along": lambda cell: [cell["Spring"]().copy()],
+    "listed": lambda cell: [kl.array([cell["Spring"]()], dtype=cell["Spring"])],
+    "found": lambda cell: [],
+    "held": lambda cell: [],
+}
+
+
+def by_struct(name: str) -> Callable[[Any, Any], Any]:
+    def scaled(x: Any, factor: Any) -> Any:
+        y = kl.clone(x)
+        around = {"gain": factor, "axis": kl.vec3(factor, 0.0, 0.0), "take": lambda: factor}
+        cell = kl.compile(IN_STRUCTS, around | {"keep": lambda: Gain(factor)})
+        cell[name][1](y, *ARGUMENTS[name](cell))
+        return y
+
+    return scaled
+
+
+WAYS = [*map(by_kernel, CHANGES), by_function, by_map, *map(by_struct, ARGUMENTS)]
 
 
 def squared(way: Callable[[Any, Any], Any], take: Callable[[Any], Any]) -> Callable[[Any], Any]:

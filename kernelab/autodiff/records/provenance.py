@@ -7,7 +7,6 @@ Knows arrays and lines; must not know records.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -208,7 +207,7 @@ class Provenance(Witness):
         elem: Any = elements.dtype
         if not self._known or not (isinstance(elem, Struct) or is_differentiable(elem)):
             return None
-        references = _origins(data)
+        references = origins(data)
         sources = self.known(references)
         if any(source.elements.allocation is elements.allocation for source in sources) and how == "array":
             return None  # another view of the same memory
@@ -240,7 +239,7 @@ class Provenance(Witness):
 
     def sources(self, data: Any) -> tuple[HostRead, ...]:
         """The arrays known here from which the host took the numbers in data."""
-        return self.known(_origins(data)) if self._known else ()
+        return self.known(origins(data)) if self._known else ()
 
     def known(self, references: Origins) -> tuple[HostRead, ...]:
         """Those of some origins that are known here."""
@@ -252,15 +251,6 @@ class Provenance(Witness):
         if cut.key not in self._told:
             self._told.add(cut.key)
             cut.warn()
-
-
-def _origins(data: Any) -> Origins:
-    """The origins of numbers, also of those in structs."""
-    if isinstance(data, Instance):
-        return _origins(list(data._values.values()))
-    if isinstance(data, list | tuple) and any(isinstance(part, Instance) for part in data):
-        return tuple(chain.from_iterable(map(_origins, data)))
-    return origins(data)
 
 
 def _is_array_of_floats(data: Any) -> bool:

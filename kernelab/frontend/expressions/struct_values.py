@@ -38,7 +38,9 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
     parts_of,
 )
+from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.frontend.meaning.promote import convert, spelled
+from kernelab.host.traced import Traced, untraced
 from kernelab.lang.build import constant, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray, difference, leaves
@@ -288,6 +290,8 @@ def construct(frame: Frame, struct: Struct, arguments: Arguments, node: ast.expr
 
 def default(frame: Frame, entry: Field) -> Meaning:
     """The value of a field that is not set: its default, else zeros; not for arrays."""
+    if isinstance(entry.default, Traced):
+        frame.scope.constants[id(entry), entry.name] = Constant({}, entry.name, entry.default)
     match entry.type:
         case Struct() as inner:
             return construct(frame, inner, (), ast.Constant(0, lineno=1, col_offset=0))
@@ -296,7 +300,7 @@ def default(frame: Frame, entry: Field) -> Meaning:
         case type if entry.default is None:
             return Typed(zero(type))
         case Scalar() as type:
-            return Typed(constant(entry.default, type))
+            return Typed(constant(untraced(entry.default), type))
         case type:
             return places.vector_constant(frame, HostArray(np.asarray(entry.default), type))
 

@@ -32,6 +32,7 @@ from kernelab.frontend.meaning.name_lookup import Scope, Unknown, meaning_of, na
 from kernelab.frontend.meaning.source import Places, annotations_of
 from kernelab.frontend.meaning.syntax_trees import expression_of, nodes, word
 from kernelab.frontend.meaning.trial import NOT_RUN
+from kernelab.host.traced import follow
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray, unfit_for_arrays
 from kernelab.lang.types import (
@@ -436,7 +437,7 @@ def _names(node: ast.expr, name: str) -> bool:
 
 
 def _default(type: AnyType, value: Any, name: str, span: Span | None) -> Any:
-    """A default as a Python number or a NumPy array of the field's type; raises Mistake."""
+    """A default as a Python number or a NumPy array of the field's type, with its origins; raises Mistake."""
     if value is None:
         return None
     if not isinstance(type, Scalar | Vec | Mat):
@@ -448,7 +449,7 @@ def _default(type: AnyType, value: Any, name: str, span: Span | None) -> Any:
         message = f"the default of {name} is {value!r}, not {with_article(type)}"
         raise Mistake.of(message, "value", span=span)
     stored = rounded(array, scalar_of(type).dtype)
-    return stored.item() if isinstance(type, Scalar) else stored
+    return follow(stored.item() if isinstance(type, Scalar) else stored, value)
 
 
 # ------------------------------------------------------------------------- classes of plain Python

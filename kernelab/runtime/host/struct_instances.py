@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import KernelError, KernelTypeError, KernelValueError, TapeError, counted
-from kernelab.host.traced import Origins, follow, traced, untraced
+from kernelab.host.traced import Origins, follow, origins, traced, untraced
 from kernelab.host.values import frozen, type_of, value_of
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
@@ -79,13 +79,17 @@ class Instance:
         array_type(cls.__kernelab_struct__, 1)  # refuses a struct that holds arrays
         return layout(cls.__kernelab_struct__)
 
-    def _follow(self, origins: Origins) -> None:
+    def __origins__(self) -> Origins:
+        """Where the numbers of its fields come from."""
+        return origins(list(self._values.values()))
+
+    def _follow(self, sources: Origins) -> None:
         """Set the provenance of the numbers of all fields."""
         for name, value in self._values.items():
             if isinstance(value, Instance):
-                value._follow(origins)
+                value._follow(sources)
             else:
-                self._values[name] = traced(value, origins)
+                self._values[name] = traced(value, sources)
 
     @classmethod
     def _read(cls, value: Any, of: array) -> "Instance":
@@ -297,9 +301,9 @@ def cleared(instance: Instance) -> Instance:
 
 
 def class_of(struct: Struct) -> type[Instance]:
-    """The class that makes structs of a definition: one for each, defaults included."""
-    defaults = (entry.default for entry in _all_fields(struct))
-    cls: type[Instance] = _class(struct, repr([struct.doc, *defaults]))
+    """The class that makes structs of a definition: one for each, defaults and their origins included."""
+    defaults = [entry.default for entry in _all_fields(struct)]
+    cls: type[Instance] = _class(struct, repr([struct.doc, *defaults]), origins(defaults))
     return cls
 
 
@@ -381,7 +385,7 @@ copyreg.pickle(_Class, _reduced)
 
 
 @cache
-def _class(struct: Struct, details: str) -> Any:
+def _class(struct: Struct, details: str, _sources: Origins) -> Any:
     body: dict[str, Any] = {"__slots__": (), "__kernelab_struct__": struct, "__doc__": struct.doc or None}
     # A field comes before whatever else structs have: `copy` and `grad` are good names of fields.
     body |= {entry.name: _reader(entry.name) for entry in struct.fields}
@@ -408,10 +412,12 @@ def _initial(entry: Field) -> Any:
         case Array() | StructArray():
             return None
         case Scalar() as type:
-            return type.dtype.type(0 if entry.default is None else entry.default).item()
+            return follow(
+                type.dtype.type(0 if entry.default is None else entry.default).item(), entry.default
+            )
         case type:
             numbers = np.zeros(type.shape) if entry.default is None else entry.default
-            return value_of(type, np.array(numbers, type.scalar.dtype))
+            return follow(value_of(type, np.array(numbers, type.scalar.dtype)), entry.default)
 
 
 def _converted(entry: Field, value: Any, struct: str) -> Any:

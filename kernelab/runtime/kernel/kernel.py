@@ -331,7 +331,7 @@ class Kernel(KernelHints, Displayed):
             coordinates=len(self.primal.threads),
             formals=signature if has_structs and not self._by_leaves else None,
             constants=constants_of(self.definition),
-            origins=origins(*[one.value for one in self.definition.constants]),
+            origins=origins(*[one.value for one in self.definition.constants], self.definition.captured),
             late_sums=self._late_sums(),
             lost_sums=self.definition.lost_sums,
             check=self.definition.options.get("check"),
