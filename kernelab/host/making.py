@@ -84,7 +84,7 @@ def made_of(type: Vec | Mat, /, *components: Any) -> Any:
         message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
         raise KernelTypeError.of(message, "value", str(error)) from None
     if len(columns) == 1 and columns[0].shape in ((), type.shape):
-        return follow(value_of(type, np.broadcast_to(columns[0], type.shape).copy()), *components)
+        return follow(value_of(type, np.broadcast_to(columns[0], type.shape)), *components)
     if isinstance(type, Mat) and len(columns) == 1 and columns[0].ndim == 2:
         shape = " by ".join(map(str, columns[0].shape))
         hint = "write x.T for the transpose, or x.ravel() for the same numbers by rows"

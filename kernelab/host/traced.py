@@ -140,21 +140,23 @@ def _computed(ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> 
     options = untraced(options) | ({"out": untraced(out)} if out else {})
     result = getattr(ufunc, method)(*untraced(inputs), **options)
     if method == "at":
-        _changed(inputs[0], sources)
+        changed(inputs[0], sources)
         return result
     if ufunc in FLAT:
         sources = CONSTANT if sources else ()
     for target in out:
-        _changed(target, sources)
+        changed(target, sources)
     if len(out) == 1:
         return out[0] if isinstance(out[0], Traced) else traced(result, sources)
     return traced(result, sources)
 
 
-def _changed(target: Any, sources: Origins) -> None:
-    """Update the origins of a target of which some elements were assigned."""
-    if isinstance(target, TracedArray) and target.dtype.kind in "fc":
-        target._origins = _that_matter((*sources, *target._origins))
+def changed(target: Any, sources: Origins) -> None:
+    """Update the origins of a target of which some elements were assigned, and of what it is a view of."""
+    while sources and isinstance(target, np.ndarray):
+        if isinstance(target, TracedArray) and target.dtype.kind in "fc":
+            target._origins = _that_matter((*sources, *target._origins))
+        target = target.base
 
 
 FLAT = frozenset((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.heaviside))
@@ -190,7 +192,9 @@ def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
     """A method whose results come from where the number and its arguments come from."""
 
     def computed(self: Any, *others: Any, **options: Any) -> Any:
-        return traced(compute(untraced(self), *untraced(others), **untraced(options)), origins(self, *others))
+        sources = origins(self, *others)
+        changed(options.get("out"), sources)
+        return traced(compute(untraced(self), *untraced(others), **untraced(options)), sources)
 
     return computed
 
@@ -288,11 +292,15 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.view(np.ndarray)[key] = untraced(value)
-        _changed(self, origins(value))
+        changed(self, origins(value))
 
     def fill(self, value: Any) -> None:
         """Set every element to a number."""
         self[...] = value
+
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
+        """Set the elements of the flat indices to numbers."""
+        np.put(self, indices, values, mode)
 
     @property
     def flat(self) -> Any:
@@ -363,7 +371,7 @@ class TracedFlat(Traced):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._flat[key] = untraced(value)
-        _changed(self._array, origins(value))
+        changed(self._array, origins(value))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return traced(np.array(self._flat, dtype), self._origins)
@@ -386,9 +394,9 @@ def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     if func is np.full_like:
         return follow(result, args[1:], options.get("fill_value"))
     sources = origins(args, options)
-    _changed(options.get("out"), sources)
-    if func is np.copyto:
-        _changed(args[0] if args else options["dst"], sources)
+    changed(options.get("out"), sources)
+    if result is None:  # as of np.put, np.place and np.copyto, which change their first argument
+        changed(args[0] if args else options.get("dst", options.get("a", options.get("arr"))), sources)
     return traced(result, sources)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import KernelError, KernelTypeError, KernelValueError, KernelZeroDivisionError, type_name
-from kernelab.host.traced import TracedArray, follow, origins, traced, untraced
+from kernelab.host.traced import TracedArray, changed, follow, origins, traced, untraced
 from kernelab.lang import ops
 from kernelab.lang.operators import ARITHMETIC, SYMBOLS, UNARY
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
@@ -63,9 +63,6 @@ class HostValue(TracedArray):
 
     __hash__ = None  # type: ignore[assignment]
 
-    _whole: "HostValue | None" = None
-    """Of a part, such as a row: the value that changes with it."""
-
     def __init_subclass__(cls) -> None:
         cls._stands_for = cls
 
@@ -101,15 +98,15 @@ class HostValue(TracedArray):
     # -------------------------------------------------------------------------------------- components
 
     def __getitem__(self, key: Any) -> Any:
+        if self.type is None:
+            return super().__getitem__(key)
         item = np.asarray(self)[key]
-        if isinstance(item, np.ndarray) and self.type is not None:
-            item = _part(item, None if item.base is None else self)
-        return traced(item, self._origins)
+        return traced(_part(item) if isinstance(item, np.ndarray) else item, self._origins)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         type = self.type
         if type is None:
-            np.asarray(self)[key] = value
+            super().__setitem__(key, value)
             return
         if not self.flags.writeable:
             message = f"this {type} is a copy of an element: setting a component would not change the array"
@@ -121,27 +118,17 @@ class HostValue(TracedArray):
             raise KernelTypeError.of(message, "value", f"give a number of {type.scalar}")
         try:
             np.asarray(self)[key] = rounded(items, self.dtype)
-            self._follow(value)
+            changed(self, origins(value))
         except ValueError:
             message = f"components of a {type} cannot be set to numbers of shape {items.shape}"
             raise KernelValueError.of(message, "shape", "give as many as are set") from None
-
-    def _follow(self, value: Any) -> None:
-        """Note where a value comes from that was set, also in the whole that this is a part of."""
-        self._origins = origins(self, value)
-        if self._whole is not None:
-            self._whole._follow(value)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
 
     def __getattr__(self, name: str) -> Any:
         places = _places(self.type, name)
-        return (
-            self[places[0]]
-            if len(name) == 1
-            else traced(_part(np.asarray(self)[places], None), self._origins)
-        )
+        return self[places[0]] if len(name) == 1 else traced(_part(np.asarray(self)[places]), self._origins)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(self.__class__, name):
@@ -243,9 +230,7 @@ class Transformation(HostValue):
     @property
     def q(self) -> Any:
         """The rotation; a part of this value."""
-        rotation = np.asarray(self)[3:].view(Quaternion)
-        rotation._whole = self
-        return traced(rotation, self._origins)
+        return traced(np.asarray(self)[3:].view(Quaternion), self._origins)
 
     @q.setter
     def q(self, rotation: Any) -> None:
@@ -280,15 +265,23 @@ _CLASSES: dict[Any, type[HostValue]] = {
 
 
 def value_of(type: Type, numbers: Any) -> Any:
-    """A host value of a type: `numbers`, an array of its shape and dtype, seen as one; no copy."""
+    """A host value of a type, of an array of its shape and dtype.
+
+    It owns its memory: what changes a view of it finds it as the base of that.
+    """
     kind = _CLASSES.get(type.__class__)
-    return numbers[()] if kind is None else numbers.view(kind)
+    return numbers[()] if kind is None else numbers.view(kind).copy()
+
+
+def view_of(type: Type, numbers: Host) -> Any:
+    """A host value over the memory of an array."""
+    return numbers.view(_CLASSES[type.__class__])
 
 
 def frozen(type: Type, numbers: Host) -> Any:
     """A host value whose components cannot be set, because that would not change what it was read from."""
     numbers.flags.writeable = False
-    return value_of(type, numbers)
+    return view_of(type, numbers)
 
 
 def as_components(value: Any, scalar: Scalar) -> Host:
@@ -320,13 +313,9 @@ def _type(kind: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Vec | Mat 
             return None
 
 
-def _part(part: Host, whole: HostValue | None) -> Host:
-    """Components as a vector or matrix over the same memory, which is a part of a whole."""
-    if part.ndim not in (1, 2):
-        return part
-    value: HostValue = part.view({1: Vector, 2: Matrix}[part.ndim])
-    value._whole = whole
-    return value
+def _part(part: Host) -> Host:
+    """Components as a vector or matrix over the same memory."""
+    return part.view({1: Vector, 2: Matrix}[part.ndim]) if part.ndim in (1, 2) else part
 
 
 def _places(type: Vec | Mat | None, name: str) -> list[int]:

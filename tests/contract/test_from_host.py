@@ -340,6 +340,30 @@ def set_in(whole: Any, change: Callable[[Any], None]) -> Any:
     return whole
 
 
+PUT: list[Callable[[Any, Any], None]] = [
+    lambda v, n: np.put(v, 0, n[0]),
+    lambda v, n: v.put(0, n[0]),
+    lambda v, n: np.place(v, v > 0.0, n),
+    lambda v, n: np.putmask(v, v > 0.0, n),
+    lambda v, n: np.copyto(v, n),
+    lambda v, n: np.copyto(dst=v, src=n, where=v > 0.0),
+    lambda v, n: np.add.at(v, 0, n[0]),
+    lambda v, n: v.flat.__setitem__(0, n[0]),
+    lambda v, n: setattr(v, "flat", n),
+    lambda v, n: v.fill(n[0]),
+    lambda v, n: np.multiply(v, n, out=v),
+    lambda v, n: np.outer(n, n).astype(np.float32).sum(axis=0, out=v if v.ndim == 1 else v[0]),
+    lambda v, n: n.take([0, 1, 2], out=v if v.ndim == 1 else v[0]),
+]
+VIEWS: list[Callable[[Any], Any]] = [
+    lambda m: m,
+    lambda m: m[0],
+    lambda m: m.T[:, 0],
+    lambda m: m.reshape(9)[:3],
+    lambda m: m.view(),
+]
+
+
 @pytest.mark.parametrize(
     "number",
     [
@@ -361,6 +385,11 @@ def set_in(whole: Any, change: Callable[[Any], None]) -> Any:
         lambda s, q: set_in(kl.mat33(), lambda m: m[0].__setitem__(1, s[0]))[0, 1],
         lambda s, q: set_in(kl.transform(), lambda t: setattr(t.p, "x", s[0])).p.x,
         lambda s, q: set_in(kl.transform(), lambda t: setattr(t.q, "x", s[0])).q.x,
+        *(
+            lambda s, q, way=way, of=of: set_in(kl.mat33(1.0), lambda m: way(of(m), q.numpy()))[0, 0]
+            for way in PUT
+            for of in VIEWS
+        ),
     ],
 )
 def test_components_of_vectors_matrices_and_transforms_are_reported(

@@ -472,7 +472,7 @@ def _restored(kind: type[array], values: HostArray, dtype: Value, requires_grad:
 
 def _listed(elements: array) -> list[Any]:
     flat = elements.seen().reshape((-1, *shape_of(elements.dtype)))
-    return flat.tolist() if flat.ndim == 1 else [value_of(elements.dtype, value.copy()) for value in flat]
+    return flat.tolist() if flat.ndim == 1 else [value_of(elements.dtype, value) for value in flat]
 
 
 # -------------------------------------------------------------------------------------------------- gathered

@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelab.errors import KernelError, KernelTypeError, KernelValueError, TapeError, counted
 from kernelab.host.traced import Origins, follow, origins, traced, untraced
-from kernelab.host.values import frozen, type_of, value_of
+from kernelab.host.values import frozen, type_of, value_of, view_of
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
 from kernelab.lang.types import (
@@ -314,7 +314,7 @@ def _is_number_of_floats(type: Any) -> bool:
 def _element_of(single: array) -> Any:
     """The number in an array of one element, or its vector as a view of it, so that both stay the same."""
     element = single.host()[0]
-    return value_of(single.dtype, element) if element.ndim else element.item()
+    return view_of(single.dtype, element) if element.ndim else element.item()
 
 
 def _reader(name: str) -> property:
