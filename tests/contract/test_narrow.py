@@ -366,6 +366,48 @@ def test_what_is_read_of_an_array_that_is_written_adds_up(
     assert not recwarn
 
 
+ALONE = {
+    "an element that no thread writes": "y[i] = x[2] + x[0]\n    if i == 0:\n        x[1] = x[0]",
+    "an element in a loop of one thread": """
+    if i == 0:
+        x[1] = x[0]
+        for j in range(len(y)):
+            y[j] = x[1] + x[2]
+            x[0] = y[j]
+    """,
+}
+
+
+@pytest.mark.parametrize("scalar", ["float16", "bfloat16"])
+@pytest.mark.parametrize("what", ALONE)
+def test_so_does_that_of_an_adjoint_that_runs_by_itself(what: str, scalar: str) -> None:
+    text = f"def k(x: array[T], y: array[T]):\n    i = tid()\n    {ALONE[what]}"
+    kernel, dtype = kl.compile(re.sub(r"\bT\b", scalar, text).rstrip(" "))["k"], getattr(kl, scalar)
+    x, y = kl.ones(3, dtype=dtype), kl.ones(4096, dtype=dtype)
+    x_bar, y_bar = kl.zeros(3, dtype=dtype), kl.ones(4096, dtype=dtype)
+    kl.launch(kernel, 4096, [x], [y], adj_inputs=[x_bar], adj_outputs=[y_bar], adjoint=True)
+    assert x_bar.numpy().astype(float).tolist() == [4096.0, 0.0, 4096.0]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("scalar", ["float16", "bfloat16"])
+def test_so_does_a_jacobian_of_which_each_thread_computes_a_row(scalar: str, sparse: bool) -> None:
+    text = """
+def k(x: array[T], own: array2d[T], y: array[T]):
+    i = tid()
+    own[i, 0] = x[i]
+    s = float(0.0)
+    for j in range(4096):
+        s += float(own[i, 0])
+        own[i, 1] = T(s)
+    y[i] = T(s)
+"""
+    kernel, dtype = kl.compile(re.sub(r"\bT\b", scalar, text))["k"], getattr(kl, scalar)
+    x, own, y = (kl.ones(s, dtype=dtype, requires_grad=True) for s in (2, (2, 2), 2))
+    found = kl.autograd.jacobian(kernel, dim=2, inputs=[x], outputs=[own, y], sparse=sparse)[0, 1]
+    assert found.numpy().astype(float).tolist() == [[4096.0, 0.0], [0.0, 4096.0]]
+
+
 @pytest.mark.parametrize(
     ("name", "threads", "is_told"),
     [("written_too", 4000, True), ("written_too", 200, False), ("by_one_thread", 4000, False)],
@@ -383,6 +425,13 @@ def test_a_sum_that_has_to_be_rounded_at_each_addition_is_told(
         str(each.message) for each in recwarn if "stops growing after some 256 additions" in str(each.message)
     ]
     assert len(told) == is_told and all("y[i] = w[2]" in each for each in told)
+
+
+def test_so_is_one_of_an_adjoint_that_runs_by_itself() -> None:
+    text = "def k(w: array[bfloat16], y: array[bfloat16]):\n    w[1] = w[0]\n    y[tid()] = w[2]"
+    both = kl.ones(4002, dtype=kl.bfloat16, requires_grad=True)
+    with pytest.warns(kl.KernelWarning, match="stops growing after some 256 additions"):
+        kl.launch(kl.compile(text)["k"], 4000, [both[:3], both[2:]], adjoint=True)
 
 
 def test_derivatives_of_such_sums_are_right(kernels: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from kernelab import hooks
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
+from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, Run
 from kernelab.autodiff.transforms.levels import BASE, Level
@@ -461,6 +462,8 @@ def _by_thread(
             arguments.append(adjoints[k])
     for kept in run.kept:
         arguments += kept.arrays()
-    BASE.run(pullback.adjoint.by_thread(tuple(wide)), run.grid, arguments)
+    places = [len(run.arguments) + k for k in pullback.wide_bars]
+    with in_float32(BASE, arguments, places):
+        BASE.run(pullback.wide_adjoint.by_thread(tuple(wide)), run.grid, arguments)
     first = [next(k for k, one in enumerate(inputs) if _is_same(one, source)) for source in inputs]
     return [adjoints[k].host().reshape(threads, -1) for k in first]

@@ -7,6 +7,7 @@ other program.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import Level, fresh, scalars
 from kernelab.lang.types import Scalar, float32, scalar_of, with_scalar
@@ -40,14 +41,15 @@ def give_sum(level: Level, bar: array, total: array) -> None:
 
 
 @contextmanager
-def in_float32(level: Level, bars: Sequence[array]) -> Iterator[list[array]]:
-    """Arrays of float32 that stand for these adjoints of halves, which are rounded once, at the end."""
-    totals = [fresh(bar.shape, with_scalar(bar.dtype, float32), bar) for bar in bars]
-    for bar, total in zip(bars, totals, strict=True):
-        take_share(level, scalars(bar), scalars(total))
-    yield totals
-    for bar, total in zip(bars, totals, strict=True):
-        give_sum(level, scalars(bar), scalars(total))
+def in_float32(level: Level, arguments: list[Any], places: Sequence[int]) -> Iterator[None]:
+    """Put arrays of float32 in the places of adjoints of halves, which are rounded once, at the end."""
+    bars: dict[int, array] = {k: arguments[k] for k in places}
+    for k, bar in bars.items():
+        arguments[k] = fresh(bar.shape, with_scalar(bar.dtype, float32), bar)
+        take_share(level, scalars(bar), scalars(arguments[k]))
+    yield
+    for k, bar in bars.items():
+        give_sum(level, scalars(bar), scalars(arguments[k]))
 
 
 def _run(name: str, level: Level, bar: array, total: array) -> None:

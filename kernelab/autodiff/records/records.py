@@ -453,9 +453,7 @@ class LaunchRecord(Call, LaunchEntry):
     ) -> None:
         """Run the adjoint with float32 in place of the adjoints of halves to which it adds often."""
         bars = self.bars(adjoints)
-        with in_float32(level, [bars[k] for k in pullback.wide_bars]) as totals, configured(self.config):
-            for k, total in zip(pullback.wide_bars, totals, strict=True):
-                bars[k] = total
+        with in_float32(level, bars, pullback.wide_bars), configured(self.config):
             parts = self.parts_with(saved) if saved else self.parts
             args = [*parts, *(one.packed for one in (*bars, *self.residuals))]
             pullback.wide_adjoint.run(b"".join(args))

@@ -145,10 +145,7 @@ class Run(Ran):
             self.pullback.warn_of_rounded_sums(threads)
         arguments, first = self._adjoint_arguments(self.pullback, bars), len(self.arguments)
         places = [first + k for k in self.pullback.wide_bars]
-        rounded = [bar for k in places if isinstance(bar := arguments[k], array)]
-        with in_float32(level, rounded) as totals, configured(self.config):
-            for k, total in zip(places, totals, strict=True):
-                arguments[k] = total
+        with in_float32(level, arguments, places), configured(self.config):
             level.run(self.pullback.wide_adjoint, self.grid, arguments)
 
     def _adjoint_arguments(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:

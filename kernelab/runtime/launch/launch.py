@@ -30,7 +30,7 @@ from kernelab.codegen.cpp.entry import GRID_SLOTS, slots_of
 from kernelab.data_classes import replace
 from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
-from kernelab.lang.types import Array, Scalar, is_differentiable
+from kernelab.lang.types import Array, Scalar, float32, is_differentiable, with_scalar
 from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.array.array_attributes import note_origin
 from kernelab.runtime.context.recorder import (
@@ -314,18 +314,24 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     if recorder is not None:
         recorder.adjoint_alone(f"the adjoint of `{kernel.name}`, launched by itself,", [*primals, *given])
         recorder.gone_back([*primals, *given], [bar.allocation for bar in bars.values()])
-    parts += [bar.packed for bar in bars.values()]
-    checked = None
+    given, checked = [*bars.values()], None
     if kernel.check is not None and grid.threads:
         from kernelab.runtime.launch.checked import check_launch
 
-        adjoint = pullback.adjoint
-        checked = check_launch(adjoint, adjoint.name, grid, [*arguments, *bars.values()], parts)
-    for bar in bars.values():
+        adjoint, packed = pullback.adjoint, [*parts, *(bar.packed for bar in given)]
+        checked = check_launch(adjoint, adjoint.name, grid, [*arguments, *given], packed)
+    for bar in given:
         bar.allocation.will_write(bar)
     if not grid.threads:
         return
-    pullback.adjoint.run(b"".join(parts))
+    if grid.threads > pullback.exact_additions:
+        pullback.warn_of_rounded_sums(grid.threads)
+    with unrecorded():  # as on a tape, halves to which it adds often are rounded once
+        totals = {k: given[k].astype(with_scalar(given[k].dtype, float32)) for k in pullback.wide_bars}
+        parts += [totals.get(k, bar).packed for k, bar in enumerate(given)]
+        pullback.wide_adjoint.run(b"".join(parts))
+        for k, total in totals.items():
+            given[k].assign(total.astype(given[k].dtype))
     if checked is not None:
         checked.has_run()
 
