@@ -20,6 +20,7 @@ import pytest
 import kernelab as kl
 from kernelab.backend.common.backends import Entry, pack
 from kernelab.backend.common.compiler import open_compiler
+from kernelab.backend.common.tiered import BETTER
 from kernelab.backend.cpu import cpu_backend, interpreter, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
 from kernelab.codegen.cpp.emitter import emit
@@ -46,10 +47,14 @@ BATCH += [kernels.appending(), kernels.endless(), kernels.checked(), kernels.bac
 """Everything that these tests run, in one build."""
 
 
-@pytest.fixture(scope="module", params=["scalar", "vector"])
+@pytest.fixture(scope="module", params=["scalar", "vector", "optimised"])
 def entries(request: pytest.FixtureRequest) -> Iterator[dict[str, Entry]]:
     """All of them, as small launches run them, and as large ones do."""
     with pytest.MonkeyPatch.context() as patch:
+        if request.param == "optimised":
+            compiler = open_compiler()
+            optimised = replace(compiler, flags=(*compiler.flags, *vector_tier.OPTIMISED))
+            patch.setattr(CpuBackend, "compiler", lambda _: optimised)
         for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
             patch.setattr(vector_tier, name, 1 if request.param == "vector" else 1 << 62)
         patch.setattr(vector_tier, "MOST_STATEMENTS", 0)
@@ -101,6 +106,32 @@ def test_the_zoo_computes_the_same_as_machine_code(fewest: int, monkeypatch: pyt
         interpreter.run(programs[animal.name], animal.grid, expected)
         for name, value in expected.items():
             assert_equal(given[name], value, False, f"{animal.name}: {name}")
+
+
+@pytest.mark.skipif(not open_compiler().is_gcc, reason="code is compiled once here")
+def test_large_launches_without_vector_code_run_optimised_code_once_it_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n = 4096
+    for name in ("FEWEST", "FEWEST_WITH_LOOPS"):
+        monkeypatch.setattr(vector_tier, name, n)
+    kernel = kl.compile(
+        "def rows(of: array2d[int], x: array[float], y: array[float]):\n    i = tid()\n"
+        "    for k in range(8):\n        y[i] += x[of[i, k]] * sin(float(k))"
+    )["rows"]
+    rng = np.random.default_rng(3)
+    of, x = kl.array(rng.integers(0, n, (n, 8)), dtype=int), kl.array(rng.random(n), dtype=float)
+    entry, found = kernel.program.entry.on_cpu(), []
+    codes = []
+    for _ in range(3):
+        y = kl.zeros(n)
+        kl.launch(kernel, n, [of, x, y])
+        found.append(y.numpy())
+        codes.append(entry.code().entry)
+        BETTER.wait()
+    assert not entry.has_vectors
+    assert codes[0] != codes[-1]
+    np.testing.assert_array_equal(found[0], found[-1])
 
 
 ADJOINTS = (

@@ -43,7 +43,7 @@ EXTENSIONS = {"sse4_1": "-msse4.1", "avx2": "-mavx2", "f16c": "-mf16c", "bmi2": 
 """Instruction sets used where a processor has them; -march=native would tie the cache to one machine."""
 
 QUICK = ("-Og", "-fira-region=one", "-fcaller-saves", "-fno-use-linker-plugin")
-"""The level of g++: code as fast as with -O2, compiled in half of the time, and linked without `lto`.
+"""The level of g++: code nearly as fast as with -O2, compiled in half of the time, and linked without `lto`.
 
 A loop calls a cold function now and then, and a call takes all vector registers: without ``-fcaller-saves``
 every float that lives across the call stays in memory, which costs loops a factor of 2 to 3.

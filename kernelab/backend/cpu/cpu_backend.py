@@ -159,7 +159,7 @@ class CpuEntry:
         self._split = split
         self._fewest = inf if vectors is None or split is None else min(vectors.fewest, split.fewest)
         self._library = library
-        self._run = library[info.symbol]
+        self._run: Run = library[info.symbol]
 
     @property
     def has_vectors(self) -> bool:
@@ -255,6 +255,8 @@ class CpuEntry:
         """
         assert self._vectors is not None and self._split is not None
         vectors = self._vectors.run(threads) if threads >= self._vectors.fewest else None
+        if vectors is None and threads >= self._vectors.fewest:
+            self._run = self._vectors.optimised() or self._run
         is_whole = not left or left[0] == ALL
         if threads >= self._split.fewest and is_whole and not settings().deterministic:
             cut = self._split.parts(args, 1 if vectors is None else LANES)

@@ -1,5 +1,7 @@
 """The vector tier of the CPU: which functions have vector code, for how many lanes, and its libraries.
 
+Large launches of the others run scalar code that is compiled with more optimisation.
+
 Knows files, compilers and ctypes; must not know arrays or tapes.
 """
 
@@ -15,7 +17,9 @@ from kernelab.backend.common.backends import Args
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler, processor_features
 from kernelab.backend.common.tiered import BETTER, Pending
-from kernelab.codegen.cpp.entry import ABI_VERSION
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.entry import ABI_VERSION, Unit
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.vectors.vector_emitter import (
     computes_in_doubles,
     emit_vectors,
@@ -55,11 +59,14 @@ FLAGS = {32: (), 64: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vect
 """The flags that vector code needs, by the bytes of its registers: part of the key of its library in the
 cache, so that no processor loads what it cannot run."""
 
+OPTIMISED = ("-O2", "--param=max-completely-peel-times=0")
+"""The flags of scalar code for large launches, where there is no vector code."""
+
 Run = Callable[[Args, Any], int]
 
 
 class VectorTier:
-    """The vector code of a function, if it has any: built when it is first asked for.
+    """The vector code of a function, if it has any, else optimised scalar code: built when first asked for.
 
     Launches of at least `fewest` threads run it.  Where it gives the same bits as scalar code, the first of
     them run that until it is built, unless they take longer than a build.
@@ -75,8 +82,7 @@ class VectorTier:
 
     def run(self, threads: int | None = None) -> Run | None:
         """The entry for a launch of so many threads, built now if None; None where scalar code runs."""
-        chosen = settings()
-        if not chosen.vector_code or chosen.deterministic:
+        if not _may_run():
             return None
         if threads is not None and threads <= self._most_at_first and not self._pending.is_done:
             return None
@@ -84,10 +90,16 @@ class VectorTier:
 
     @property
     def is_settled(self) -> bool:
-        """Whether launches run vector code by the settings of now, if it has any, and it is built."""
-        chosen = settings()
-        may_run = chosen.vector_code and not chosen.deterministic
-        return may_run and "_pending" in self.__dict__ and self._pending.is_done
+        """Whether large launches may run vector code, and what they run by the settings of now is built."""
+        if not _may_run() or "_pending" not in self.__dict__ or not self._pending.is_done:
+            return False
+        return self._entry is not None or self._optimised.is_done
+
+    def optimised(self) -> Run | None:
+        """Optimised scalar code, once it is built, where no vector code runs; it gives the same bits."""
+        if _may_run() and not (self._pending.is_done and self._entry is None):
+            return None
+        return self._taken(self._optimised, "optimised") if self._optimised.is_done else None
 
     @cached_property
     def _most_at_first(self) -> int:
@@ -100,11 +112,18 @@ class VectorTier:
         return BETTER.begin(self._built, was_told=True)
 
     @cached_property
+    def _optimised(self) -> Pending[Run | None]:
+        return BETTER.begin(self._built_optimised, was_told=True)
+
+    @cached_property
     def _entry(self) -> Run | None:
+        return self._taken(self._pending, "vector")
+
+    def _taken(self, pending: Pending[Run | None], what: str) -> Run | None:
         try:
-            return self._pending.result()
+            return pending.result()
         except BuildError as problem:
-            message = f"the vector code of `{self._function.name}` could not be built: {problem}"
+            message = f"the {what} code of `{self._function.name}` could not be built: {problem}"
             hint = "it goes on with scalar code, with the same results, slower"
             Diagnostic(message, None, "vector-code", "warning", hint=hint).warn()
             return None
@@ -119,6 +138,16 @@ class VectorTier:
             return build(self._function, lanes, self._cache, self._compiler, fewest)
         except Refused:
             return None
+
+    def _built_optimised(self) -> Run | None:
+        if not self._compiler.is_gcc or is_long(self._function):
+            return None
+        return _built(emit([self._function], Cpu()), OPTIMISED, self._cache, self._compiler)
+
+
+def _may_run() -> bool:
+    chosen = settings()
+    return chosen.vector_code and not chosen.deterministic
 
 
 def gives_the_same_bits(function: Function) -> bool:
@@ -141,6 +170,11 @@ def build(function: Function, lanes: Lanes, cache: Cache, compiler: Compiler, fe
     flags = (*FLAGS[lanes.register], *(() if is_long(function) else ("-O1",)))
     if operations_an_element(function, lanes) < fewest:
         raise Refused("it moves elements one by one more than it computes")
+    return _built(unit, flags, cache, compiler)
+
+
+def _built(unit: Unit, flags: tuple[str, ...], cache: Cache, compiler: Compiler) -> Run:
+    """The only entry of a unit, built with these flags and loaded; raises BuildError."""
     key = key_of(unit.text, compiler.identity, *flags, str(ABI_VERSION))
     library = cache.library(key, lambda path: compiler.compile(unit, path, flags), load_library)
     run: Run = library[unit.entries[0].symbol]
