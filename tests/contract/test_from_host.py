@@ -46,6 +46,10 @@ def weighted(x: array[float], w: array[float], y: array[float]):
     i = tid()
     y[i] = x[i] * w[i]
 
+def weighted_by_row(x: array[float], w: array2d[float], row: int, y: array[float]):
+    i = tid()
+    y[i] = x[i] * w[row, i]
+
 @struct
 class Spring:
     stiffness: float
@@ -640,6 +644,38 @@ constant = kl.array([0.3, 0.1, 0.7])
 )  # fmt: skip
 def test_other_arrays_are_silent(use: Use) -> None:
     assert told_of(use) == []
+
+
+BY_VIEW: dict[str, Callable[[Any, Any, Any, int], Any]] = {
+    "a view": lambda x, w, y, row: kernels["weighted"][3](x, w[row], y),
+    "the whole": lambda x, w, y, row: kernels["weighted_by_row"][3](x, w, row, y),
+    "a part of columns": lambda x, w, y, row: kernels["weighted"][2](x, w[row, 1:], y),
+}
+INTO_ROW_1: list[Callable[[Any, Any], Any]] = [
+    lambda w, n: w[1].assign(n),
+    lambda w, n: w.__setitem__((slice(1, 2), slice(None)), n[None]),
+    lambda w, n: w.__setitem__((1, slice(1, None)), n[1:]),
+    lambda w, n: w[1].fill_(n[0]),
+]
+
+
+@pytest.mark.parametrize("needs_gradients", [False, True])
+@pytest.mark.parametrize("into", INTO_ROW_1)
+@pytest.mark.parametrize("way", BY_VIEW)
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_row_that_the_host_wrote_is_reported_where_it_is_read(
+    row: int, way: str, into: Callable[[Any, Any], Any], needs_gradients: bool
+) -> None:
+    """Another row is silent, also where the host writes that first, or later, from elsewhere."""
+
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        w = kl.ones((3, 3), requires_grad=needs_gradients)
+        w[0].assign(np.full(3, 2.0))
+        into(w, q.numpy())
+        w[2].assign(q.numpy())
+        BY_VIEW[way](x, w, y, row)
+
+    assert len(told_of(use)) == row
 
 
 def only_printed(x: Any, s: Any, q: Any, y: Any) -> None:

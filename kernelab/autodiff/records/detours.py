@@ -7,6 +7,7 @@ adjoint.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.cuts import Carried, Carrying, carrying_before
 from kernelab.autodiff.records.moves import FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
@@ -22,6 +23,7 @@ from kernelab.autodiff.records.provenance import (
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.data_classes import replace
 from kernelab.runtime.array.array import array
+from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.memory.memory import Allocation
 
 
@@ -160,8 +162,9 @@ def _arrays(host: Provenance, sources: _Sources) -> Iterator[tuple[Allocation, H
 def _writes(host: Provenance, count: int) -> Iterator[tuple[Allocation, HostValues, int]]:
     """The values that the host wrote, each with its memory and the record until which they stood there."""
     for memory, several in host.arrays.items():
-        ends = [*(values.record for values in several[1:]), count]
-        yield from ((memory, values, end) for values, end in zip(several, ends, strict=True))
+        for k, values in enumerate(several, 1):  # values in a part leave those of other parts
+            later = (other.record for other in several[k:] if other.part is None or other.part == values.part)
+            yield memory, values, next(later, count)
 
 
 def _read(
@@ -173,7 +176,7 @@ def _read(
 ) -> Iterator[Cut]:
     """The cuts at those arrays of the host that lead to the seeds."""
     for memory, values, end, source in arrays:
-        reader = _reader(memory, values.record, end, steps, live, on_the_way)
+        reader = _reader(memory, values, end, steps, live, on_the_way)
         elements = reader[1] if reader else _seed(memory, values, steps, seeds)
         if elements is not None:
             by = (reader[0].title, reader[0].place) if reader else None
@@ -186,14 +189,14 @@ FUNCTIONS = FunctionRecord | HostCallRecord
 
 def _reader(
     memory: Allocation,
-    begin: int,
+    values: HostValues,
     end: int,
     steps: Sequence[Step],
     live: Collection[int],
     on_the_way: Collection[Allocation],
 ) -> tuple[Record, array] | None:
-    """The first record on the way from the loss through which a gradient would reach some memory."""
-    for i in range(begin, min(end + 1, len(steps))):
+    """The first record on the way from the loss through which a gradient would reach what the host wrote."""
+    for i in range(values.record, min(end + 1, len(steps))):
         step = steps[i]
         if i not in live or isinstance(step.record, OverwriteRecord):
             continue
@@ -205,9 +208,18 @@ def _reader(
         else:
             sources = [source for source in step.read if source.allocation is memory]
             sources = [source for source in sources if step.record.would_reach(source)]
+        if values.part is not None:
+            sources = [source for source in sources if _reads(step, source, array.over(memory, *values.part))]
         if sources and (memory in on_the_way or not memory.requires_grad):
             return step.record, sources[0]
     return None
+
+
+def _reads(step: Step, source: array, written: array) -> bool:
+    """Whether a step reads, of one of its arrays, elements of a part of the memory."""
+    k = next((k for k, one in enumerate(step.read) if one is source), None)
+    boxes = (WHOLE,) if k is None or not written.overlaps(source) else boxes_in(step.record, "read", k)
+    return any(written.overlaps(source if box == WHOLE else part(source, box)) for box in boxes)
 
 
 def _seed(

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import FILLS
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, Related
 from kernelab.host.traced import Origins, origins
 from kernelab.host.values import HostValue
@@ -45,7 +45,8 @@ class HostValues:
     """An array that the host created or changed: after how many records, and how.
 
     `host_reads` are the origins of the values; `earlier` counts the host reads before.  Gradients that an
-    adjoint has computed (`how` is ADJOINT) end a chain in the same way.
+    adjoint has computed (`how` is ADJOINT) end a chain in the same way.  `part` is where they stand in the
+    memory, as `array.over` takes it; None where they may be anywhere.
     """
 
     place: Place
@@ -53,6 +54,7 @@ class HostValues:
     how: str
     host_reads: tuple[HostRead, ...]
     earlier: int
+    part: tuple[Any, ...] | None = None
 
 
 ADJOINT, OVERWRITTEN = "adjoint", "overwritten"
@@ -69,6 +71,10 @@ class PassedOn:
     record: int
     position: int | None
     host_reads: tuple[HostRead, ...]
+
+
+MOST_PARTS = 16
+"""How many values that the host wrote to parts of a memory are told apart."""
 
 
 SMALL, LARGE = 1 << 14, 1 << 24
@@ -192,7 +198,8 @@ class Provenance(Witness):
         if not self.is_made_by_host(src.allocation):
             self.replaced(dest, 0)
         else:
-            self.arrays.setdefault(dest.allocation, []).append(self.arrays[src.allocation][-1])
+            copies = replace(self.arrays[src.allocation][-1], part=None)
+            self.arrays.setdefault(dest.allocation, []).append(copies)
 
     def sources_of(self, memory: Allocation) -> list[HostRead]:
         """The origins of values that some memory holds and the host has made."""
@@ -214,9 +221,15 @@ class Provenance(Witness):
         if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
             self.replaced(elements, record)
             return None
-        values = HostValues(caller(), record, how, sources, len(self.outer) + len(self._host_reads))
-        self.arrays.setdefault(elements.allocation, []).append(values)
-        return values
+        several, earlier = (
+            self.arrays.setdefault(elements.allocation, []),
+            len(self.outer) + len(self._host_reads),
+        )
+        part = None
+        if not elements.is_whole and not isinstance(elem, Struct) and len(several) < MOST_PARTS:
+            part = elements.offset, elements.shape, elements.strides, elem
+        several.append(HostValues(caller(), record, how, sources, earlier, part))
+        return several[-1]
 
     def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int) -> None:
         """Note the memory of gradients that were computed from arrays after some record."""
