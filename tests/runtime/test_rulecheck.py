@@ -49,6 +49,8 @@ RIGHT = [
     ("max(x, 0.5)", "if x > 0.5:\n        adjoint[x] += adj_ret"),
     ("log(x)", "adjoint[x] += adj_ret / max(x, 1.0e-6)"),
     ("exp(3.0 * x)", "adjoint[x] += 3.0 * exp(3.0 * x) * adj_ret"),
+    ("cast(cast(x, int32), float32)", "adjoint[x] += adj_ret"),
+    ("x * cast(cast(x, int32) & 0x7FFFFFFF, float32)", "adjoint[x] += 2.0 * abs(x) * adj_ret"),
 ]
 
 
@@ -62,6 +64,7 @@ WRONG = [
     ("round(x)", "adjoint[x] += adj_ret"),
     ("x * x", "if x > 1.0:\n        adjoint[x] += 2.0 * x * adj_ret"),
     ("sin(x)", "adjoint[x] += sqrt(1.0 - sin(x) * sin(x)) * adj_ret"),
+    ("cast(cast(x, int32), float32)", "adjoint[x] += 1.05 * adj_ret"),
 ]
 
 
@@ -81,6 +84,20 @@ def test_a_wrong_rule_is_warned_of_once_at_its_line(
 def test_a_warning_says_both_numbers_and_where(recwarn: pytest.WarningsRecorder) -> None:
     (message,) = told(made(value="7.0 * x", rule="adjoint[x] += 3.0 * adj_ret"), recwarn)
     assert "adj_f gives 3 for adjoint[x] where differences of f give 7, at x = " in message
+
+
+@pytest.mark.parametrize("is_wrong", ["k == 7", "k > 9", "k < -3", "k % 9 == 5", "k == 2 or k == 99"])
+def test_a_rule_that_is_wrong_for_some_integers_that_a_text_names_is_warned_of(
+    is_wrong: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Whether the rule names them or the function."""
+    of_k = {"params": "x: float, k: int", "arguments": "x[i], n[i]"}
+    rule = "adjoint[x] += float(k) * adj_ret"
+    off = f"adjoint[x] += (1.0 if {is_wrong} else float(k)) * adj_ret"
+    function = f"x * x * x if {is_wrong} else x * float(k)"
+    assert told(made(value="x * float(k)", rule=rule, **of_k), recwarn) == []
+    assert len(told(made(value="x * float(k)", rule=off, **of_k), recwarn)) == 1
+    assert len(told(made(value=function, rule=rule, **of_k), recwarn)) == 1
 
 
 def test_vectors_and_integers_are_sampled_too(recwarn: pytest.WarningsRecorder) -> None:

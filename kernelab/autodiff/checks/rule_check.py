@@ -21,7 +21,9 @@ from kernelab.autodiff.checks.rule_samples import (
     Caller,
     Point,
     calling,
+    compared_integers,
     far_samples,
+    is_coarse,
     joined,
     one_by_one,
     samples,
@@ -32,7 +34,7 @@ from kernelab.backend.cpu.lanes import Numpy
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Diagnostic, KernelError, Related
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, Native, RuleName, While, walk
+from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, RuleName, While, walk
 from kernelab.lang.types import Array, is_differentiable, shape_of
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
@@ -52,7 +54,7 @@ LOOSE = 3e-2
 """The same for a function that ends a loop where a result is close enough: its slope is no better."""
 
 ROUGH = 1e-3
-"""The same for one that has another loop, or is C++, which may compute in floats."""
+"""The same for one that has another loop, or is C++, which may compute in floats, or takes their bits."""
 
 FACTORS = (-1.0, 2.0**-20, 2.0**20)
 SUMS = (*((factor, 0.0) for factor in FACTORS), (1.0, 1.0))
@@ -95,7 +97,9 @@ def mistakes(rules: CustomRules) -> list[Diagnostic]:
 
 def _sampled(check: "_Check", kinds: set[RuleName]) -> dict[RuleName, Diagnostic]:
     """The first mistake in each of some rules at samples, unusual ones where it runs at no usual one."""
-    by_kind = _compared(check, kinds, samples(check.function, not check.is_rough), RUNS)
+    texts = [inline(text) for text in (check.function, *check.rule_of.values())]
+    points = samples(check.function, not check.is_rough, compared_integers(texts))
+    by_kind = _compared(check, kinds, points, RUNS)
     left = kinds - check.compared
     return by_kind | _compared(check, left, _inside(check), 1) if left else by_kind
 
@@ -177,7 +181,7 @@ class _Check:
         flat = inline(self.kernel)
         self.changed = [var.hint for var in effects(flat).changed if var.hint in self.active]
         loops = [stmt for stmt in walk(flat.body) if isinstance(stmt, For | While)]
-        self.is_rough = bool(loops) or any(isinstance(stmt, Native) for stmt in walk(flat.body))
+        self.is_rough = bool(loops) or any(map(is_coarse, walk(flat.body)))
         ends_early = any(loop.stop is not None for loop in loops)
         self.tolerance = LOOSE if ends_early else ROUGH if self.is_rough else TOLERANCE
         self.compared: set[RuleName] = set()

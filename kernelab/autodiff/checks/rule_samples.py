@@ -7,7 +7,8 @@ it changes there is the error that is left.  Where the slopes to the two sides s
 step is, there is a kink, and no slope.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.lanes import Numpy
 from kernelab.data_classes import dataclass
 from kernelab.lang.build import Builder, elem_of, type_of
-from kernelab.lang.ir import Call, Function, Native, Var, walk
-from kernelab.lang.types import Array, int32, scalar_of, shape_of
+from kernelab.lang.ir import Call, Const, Function, Let, Native, Stmt, Var, walk
+from kernelab.lang.types import Array, bool_, int32, scalar_of, shape_of
 from kernelab.passes.common.copying import inline, lay_out
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
@@ -38,6 +39,9 @@ Indices and extents of slices that are drawn at random seldom fit each other.
 EXTENT, WIDE_EXTENT = 5, 40
 """The extent of every axis; integers are below 4, so that they are indices."""
 
+LARGEST = 100
+"""The largest integer in the text of a function that it is called with: it may count a loop."""
+
 MOST_TRIED = 64
 """How many points are tried one by one, of a function that refuses others by an assertion."""
 
@@ -48,12 +52,41 @@ FAR = ((1.0, 1e2), (1e-4, 1.0), (1e2, 1e8), (1e-12, 1e-4))
 """Sizes at which a function is looked for that is not finite anywhere else."""
 
 
-def samples(function: Function, is_wide: bool) -> Iterator[Point]:
-    """Random arguments of some ranges in turn, not of the widest where an iteration may not converge."""
+def samples(function: Function, is_wide: bool, integers: Sequence[int] = ()) -> Iterator[Point]:
+    """Random arguments of some ranges in turn, not of the widest where an iteration may not converge.
+
+    Of numbers that are integers there are some of `integers` in the last.
+    """
     rng = np.random.default_rng(0)
     is_single, ranges = _takes_arrays(function), (NARROW, POSITIVE, WIDE)[: 3 if is_wide else 2]
     for k in range(ATTEMPTS if is_single else len(ranges)):
         yield _drawn(rng, function, 1 if is_single else POINTS, ranges[k % len(ranges)])
+    whole = {param.hint: scalar_of(type_of(param)) for param in function.params if not is_single}
+    whole = {name: scalar for name, scalar in whole.items() if scalar.is_int}
+    if integers and whole:
+        drawn = dict(_drawn(rng, function, max(POINTS, 4 * len(integers)), NARROW))
+        for name, scalar in whole.items():
+            fitting = [number for number in (0, *integers) if scalar.holds(number)]
+            drawn[name] = rng.choice(fitting, drawn[name].shape).astype(scalar.dtype)
+        yield drawn
+
+
+def compared_integers(texts: Iterable[Function]) -> list[int]:
+    """The integers that some functions compare others with, and those beside them.
+
+    They are negative only where such a one is: others may count something.
+    """
+    stmts = chain(*(walk(text.body) for text in texts))
+    lets = [stmt for stmt in stmts if isinstance(stmt, Let) and type_of(stmt.out) == bool_]
+    atoms = [atom for let in lets for atom in let.args if isinstance(atom, Const)]
+    named = {int(atom.value) for atom in atoms if scalar_of(atom.type).is_int}
+    near = {(n, n + step) for n in named if abs(n) <= LARGEST for step in (-1, 0, 1)}
+    return sorted({number for n, number in near if number >= 0 or n < 0})
+
+
+def is_coarse(stmt: Stmt) -> bool:
+    """Whether a statement may compute in fewer digits than float64: C++, and the bits of a float32."""
+    return isinstance(stmt, Native) or (isinstance(stmt, Let) and "bits" in stmt.op.tags)
 
 
 def far_samples(function: Function) -> Iterator[Point]:
