@@ -14,6 +14,7 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -23,7 +24,14 @@ from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, fresh, packed, plain_copy
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import PUBLISHED, cleared
-from kernelab.autodiff.records.provenance import Cut, HostRead, Provenance, array_from_host, number_from_host
+from kernelab.autodiff.records.provenance import (
+    Cut,
+    HostRead,
+    HostValues,
+    Provenance,
+    array_from_host,
+    number_from_host,
+)
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
@@ -295,9 +303,9 @@ class Level(Witness, Recorder):
 
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
-        if self._provenance is not None:
-            self._provenance.look_at_arguments(call)
-            _warn_of_arguments(self._provenance, call)
+        for host in self._hosts():
+            host.look_at_arguments(call)
+            _warn_of_arguments(host, call)
         arguments = list(map(_argument, call.arguments, call.parts[1:]))
         for i in plan.written if self._half_written else ():
             if call.overwrites_all(i):
@@ -334,8 +342,8 @@ class Level(Witness, Recorder):
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
         self.draw_on(leaves_of(src))
-        if self._provenance is not None:
-            self._provenance.copied(dest, src)
+        for host in self._hosts():
+            host.copied(dest, src)
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
             self._replaced(target)
             self.move(target, source)
@@ -366,7 +374,8 @@ class Level(Witness, Recorder):
         if not self._is_carried(elements.allocation):
             self._host.watch(elements.allocation)
             return ()
-        return self._host.take(elements)
+        levels = [level for level in self.outwards() if level._is_carried(elements.allocation)]
+        return tuple(chain.from_iterable([level._host.take(elements) for level in levels]))
 
     def untold(self, memory: Allocation) -> HostRead | None:
         """The first read of some memory by the host while the function ran that no warning has named."""
@@ -376,6 +385,10 @@ class Level(Witness, Recorder):
     def host_reads(self) -> Sequence[HostRead]:
         """The places where the host took values of what is differentiated, in order."""
         return self._host.host_reads
+
+    def _hosts(self) -> "Iterator[Provenance]":
+        """What the host has read at this level and those around it: a number may be used further inside."""
+        return (level._provenance for level in self.outwards() if level._provenance is not None)
 
     @property
     def _host(self) -> Provenance:
@@ -415,12 +428,15 @@ class Level(Witness, Recorder):
             self._warn_of_host_data(elements, data, "array")
 
     def _warn_of_host_data(self, elements: array, data: Any, how: str) -> None:
-        if self._provenance is not None:
-            values = self._provenance.made_from_host(elements, data, how=how)
-            if values is not None and values.host_reads:
-                cut = array_from_host(elements, values, values.host_reads[0], None, in_transform=True)
-                told = cut.describe()  # while the variables have their names
-                self._untold.setdefault(elements.allocation, replace(cut, describe=lambda: told))
+        for level in self.outwards():
+            values = level._provenance and level._provenance.made_from_host(elements, data, how=how)
+            if values and values.host_reads:
+                level._note_untold(elements, values)
+
+    def _note_untold(self, elements: array, values: HostValues) -> None:
+        cut = array_from_host(elements, values, values.host_reads[0], None, in_transform=True)
+        told = cut.describe()  # while the variables have their names
+        self._untold.setdefault(elements.allocation, replace(cut, describe=lambda: told))
 
 
 def _warn_of_arguments(host: Provenance, call: Call) -> None:
