@@ -80,6 +80,32 @@ def by_rule_that_returns(x: Any) -> Any:
     return x * kl.func.custom_vjp(lambda one: x, lambda one, bar: None)(kl.ones(3))
 
 
+def by_rule_that_captures_values(x: Any) -> Any:
+    values = x.numpy() ** 2
+    return kl.func.custom_vjp(lambda one: values * one.numpy(), lambda one, bar: None)(kl.ones(3))
+
+
+def by_rule_that_makes_an_array_of_numbers(x: Any) -> Any:
+    numbers = [v * v for v in (x[0], x[1], x[2])]
+    return kl.func.custom_vjp(lambda one: one * kl.array(numbers), lambda one, bar: None)(kl.ones(3))
+
+
+def by_rule_that_assigns_values(x: Any) -> Any:
+    values = x.numpy() ** 2
+    return kl.func.custom_vjp(lambda one: one.assign(values), lambda one, bar: None)(kl.ones(3))
+
+
+def by_rule_that_launches_with_a_number(x: Any) -> Any:
+    number = x[0] * x[0]
+    return kl.func.custom_vjp(lambda one: one * number, lambda one, bar: None)(kl.ones(3))
+
+
+def by_rule_whose_kernel_captures_a_number(x: Any) -> Any:
+    number = x[0] * x[0]
+    rule = kl.func.custom_vjp(lambda one: kl.map(lambda v: v * number, one), lambda one, bar: None)
+    return rule(kl.ones(3))
+
+
 def elsewhere(compute: Callable[[], Any]) -> Any:
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(compute).result()
@@ -111,6 +137,11 @@ WAYS = [
     by_rule_that_launches,
     by_rule_that_differentiates,
     by_rule_that_returns,
+    by_rule_that_captures_values,
+    by_rule_that_makes_an_array_of_numbers,
+    by_rule_that_assigns_values,
+    by_rule_that_launches_with_a_number,
+    by_rule_whose_kernel_captures_a_number,
     by_another_thread,
 ]
 """Reported by tapes and transforms alike."""
@@ -194,6 +225,20 @@ def test_a_rule_may_read_what_nothing_is_differentiated_by() -> None:
     tape.backward(grads={y: kl.ones(3)})
     assert x.grad.list() == a.list()
     assert kl.func.vmap(scaled)(kl.ones((2, 3))).numpy().tolist() == [a.list()] * 2
+
+
+@pytest.mark.parametrize("run", [on_a_tape, in_grad, in_jacfwd])
+def test_a_rule_may_decide_by_a_number_that_was_taken(run: Callable[[Way], None]) -> None:
+    def decided(x: Any) -> Any:
+        number, count = x[0], int(x[2])
+        power = kl.func.custom_vjp(
+            lambda a: a**count if number > 0.0 else a, lambda a, bar: count * bar * a ** (count - 1)
+        )
+        return power(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(decided)
 
 
 def test_transforms_of_other_threads_share_constants() -> None:

@@ -16,7 +16,7 @@ from kernelab.host.traced import Origins, origins
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.recorder import IN_RULE, RECORDER, refusal, unrecorded
+from kernelab.runtime.context.recorder import GIVEN, IN_RULE, RECORDER, refusal, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.launch.checked import require_written
@@ -34,7 +34,8 @@ class HostCall:
     a run, whether the results were a tuple.  `in_place` says that the results are the arguments: what `back`
     gives replaces their adjoints.  `compared` counts, among the arrays of floats, those for which `back` has
     been compared with differences; None where it is not to be.  `rule_of` is set in the call of a derivative:
-    the call that it is of, and the arrays for which it is to be compared.
+    the call that it is of, and the arrays for which it is to be compared.  `given` are the origins of the
+    numbers that its last run has computed with, though they are no arguments.
     """
 
     func: Function
@@ -45,6 +46,7 @@ class HostCall:
     in_place: bool = False
     compared: set[int] | None = None
     rule_of: "tuple[HostCall, Sequence[int]] | None" = None
+    given: Origins = ()
 
     @staticmethod
     def of(func: Function, back: Function, args: tuple[Any, ...], compared: set[int] | None) -> "HostCall":
@@ -67,8 +69,8 @@ class HostCall:
 
     @property
     def taken(self) -> Origins:
-        """The origins of the numbers among its arguments, which have no derivatives."""
-        return origins(*[arg for arg in self.args if not isinstance(arg, array)])
+        """The origins of the numbers that it is given or captures, which have no derivatives."""
+        return origins(*[arg for arg in self.args if not isinstance(arg, array)]) + self.given
 
     def run(self, arrays: Sequence[array]) -> list[array]:
         """The results as new arrays; the function gets copies, which it may change."""
@@ -77,9 +79,11 @@ class HostCall:
     def run_alone(self, arrays: Sequence[array]) -> list[array]:
         """The same unrecorded: other arrays that the function uses are told to who follows them."""
         with unrecorded():
-            copies = self._copies(arrays)
-            with during(IN_RULE, youngest()):
-                return self._results(copies, arrays)
+            copies, given = self._copies(arrays), list[Any]()
+            with during(IN_RULE, youngest()), during(GIVEN, given):
+                results = self._results(copies, arrays)
+        self.given = (*given,)
+        return results
 
     def overwrites(self, arrays: Sequence[array]) -> dict[int, int]:
         """The lines at which the function first changes its copies of arrays, by their positions."""

@@ -125,8 +125,12 @@ class Level(Witness, Recorder):
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
         self.draw_on(arguments)
+        results = self._call_host(call, arguments)
         if self._provenance is not None:
             _warn_of_numbers(self._provenance, call.title, call.taken)
+        return results
+
+    def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         if not any(self.carries(elements.allocation) for elements in arguments):
             return self.parent.call_host(call, arguments)
         if call.back is None:

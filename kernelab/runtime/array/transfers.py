@@ -26,7 +26,7 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
-from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, notify_outside_use
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, note_given, notify_outside_use
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes
 from kernelab.runtime.memory.streams import allocate_pinned
@@ -132,6 +132,8 @@ def write(target: Strided, values: Any, how: str, data: Any) -> None:
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.overwritten(target, how, data)
+    else:
+        note_given(data)
 
 
 def put(target: Strided, values: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelError, Source, Span, label_of, running_shell, warn_once
-from kernelab.host.traced import Origins
+from kernelab.host.traced import Origins, origins
 from kernelab.settings import during
 
 Elements = Any
@@ -108,6 +108,17 @@ IN_RULE: ContextVar[int] = ContextVar("kernelab in a rule", default=0)
 
 It is a number that differs between runs, and that memory made in this one exceeds.
 """
+
+
+GIVEN: ContextVar[list[Any] | None] = ContextVar("kernelab given in a rule", default=None)
+"""While such a function runs: the origins of the numbers that it gives to launches and makes arrays of."""
+
+
+def note_given(numbers: Any, captured: Origins = ()) -> None:
+    """Note the origins of numbers that are used unrecorded, and of those that the user of them captured."""
+    given = GIVEN.get()
+    if given is not None:
+        given += (*origins(numbers), *captured)
 
 
 def notify_outside_use(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
@@ -286,6 +297,8 @@ def made_from_host(elements: Elements, data: Any) -> None:
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.made_from_host(elements, data)
+    else:
+        note_given(data)
 
 
 def unrecorded() -> AbstractContextManager[None]:

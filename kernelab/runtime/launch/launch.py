@@ -37,12 +37,14 @@ from kernelab.runtime.context.recorder import (
     ENTERED,
     RECORDER,
     caller,
+    note_given,
     notify_outside_use,
     unrecorded,
     warn_at,
 )
 from kernelab.runtime.kernel.arguments import (
     Parameter,
+    Plan,
     Reference,
     array_of,
     arrays_in,
@@ -180,7 +182,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
     if ENTERED:
-        notify_outside_use([arguments[i] for i in {*plan.read, *plan.written}])
+        _notify_outside(plan, arguments)
     if (chosen.check_races or chosen.check or plan.check) and hold_values(arguments):
         checked = _checked(kernel, grid, arguments, parts)
     if recorder is not None and record_tape:
@@ -204,6 +206,12 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     for i in plan.written:
         if arguments[i].__class__ is Gathered:  # what was written goes to where they were picked from
             arguments[i].source.assign(arguments[i])
+
+
+def _notify_outside(plan: Plan, arguments: Sequence[Any]) -> None:
+    """Tell observers of the arrays and the numbers that a launch is given."""
+    notify_outside_use([arguments[i] for i in {*plan.read, *plan.written}])
+    note_given([arguments[i] for i in plan.numbers], plan.origins)
 
 
 def _count(kernel: Kernel) -> None:
