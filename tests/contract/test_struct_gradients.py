@@ -257,6 +257,22 @@ def test_a_change_of_a_field_that_the_tape_did_not_see_is_noticed(made: dict[str
         tape.backward(grads={out: np.ones(3)})
 
 
+def test_a_cotangent_of_a_field_that_no_launch_wrote_is_refused_by_name() -> None:
+    cell = kl.compile(
+        "class Pair:\n    a: float\n    b: float\n\n"
+        "def first(x: array[float], ps: array[Pair]):\n    i = tid()\n    ps[i].a = x[i]\n"
+    )
+    x, ps = kl.ones(2, requires_grad=True), kl.zeros(2, dtype=cell["Pair"], requires_grad=True)
+    with kl.Tape() as tape:
+        cell["first"][2](x, ps)
+    pair = cell["Pair"](3.0, 0.0)
+    tape.backward(grads={ps: kl.array([pair, pair], dtype=cell["Pair"])})
+    assert x.grad.list() == [3.0, 3.0]
+    pair.b = 1.0
+    with pytest.raises(TapeError, match="field b of `ps` has a cotangent, and this tape did not see how"):
+        tape.backward(grads={ps: kl.array([pair, pair], dtype=cell["Pair"])})
+
+
 def test_only_arrays_of_structs_with_floats_require_gradients() -> None:
     Count = kl.compile("class Count:\n    n: int\n    b: bool\n")["Count"]
     with pytest.warns(KernelWarning, match="an array of Count has no gradient"):

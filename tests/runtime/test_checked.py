@@ -566,3 +566,23 @@ def test_so_is_the_copy_that_a_transform_makes_of_an_argument(
     run(lambda x: x[:2].sum(), begun)
     with pytest.raises(kl.KernelValueError, match=r"reads .*\[2\], which nobody has written"):
         run(lambda x: x.sum(), begun)
+
+
+@pytest.mark.parametrize("way", ["tape", "transform"])
+def test_an_assignment_to_one_element_twice_is_told_at_its_line(way: str) -> None:
+    """NumPy keeps the last value, and no tape."""
+
+    def assigned(v: Any) -> Any:
+        y = kl.zeros(3, requires_grad=True)
+        y[[0, 0]] = v
+        return y
+
+    def on_a_tape(v: Any) -> Any:
+        with kl.Tape():
+            return assigned(v)
+
+    v = kl.array([1.0, 2.0], requires_grad=True)
+    assert assigned(kl.array([1.0, 2.0])).list() == [2.0, 0.0, 0.0]
+    with pytest.raises(kl.KernelRaceError, match="`y` is assigned at one index twice") as caught:
+        on_a_tape(v) if way == "tape" else kl.func.vjp(assigned, v)
+    assert "y[[0, 0]] = v" in str(caught.value)

@@ -56,8 +56,8 @@ class TaylorReport(ReportHints, ShownOnce):
 
     `changes`, `remainders` and `errors` are the three quantities in the order of the module's formulas.
     `slope` is how fast the remainder falls, 2 for a right gradient and 1 for a wrong one; NaN where it is
-    rounding from the first step on, as it is for a function that is linear.  `fault` says what is wrong with
-    a rule that a user wrote, though the adjoint is the derivative along the direction.
+    rounding from the first step on, as it is for a function that is linear.  `fault` says what is wrong that
+    remainders need not show: with a rule that a user wrote, or with the function itself.
     """
 
     function: str

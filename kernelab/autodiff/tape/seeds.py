@@ -9,7 +9,7 @@ left: whatever else is written there ends the sum.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -33,6 +33,7 @@ from kernelab.errors import (
 )
 from kernelab.guidance.missing_names import TAPES, Offers
 from kernelab.lang.rounding import rounded, widened
+from kernelab.lang.structs import leaves
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move
@@ -47,7 +48,7 @@ from kernelab.runtime.context.recorder import (
     refusal,
 )
 from kernelab.runtime.host.struct_instances import Instance
-from kernelab.runtime.host.structarray import by_leaves
+from kernelab.runtime.host.structarray import by_leaves, leaves_of, structarray
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
 
 _SUMMED = "write loss = y.sum() on the tape"
@@ -145,7 +146,8 @@ def seeds_of(
             pairs = [(named, seed)] if named.__class__ is array else by_leaves({named: seed})
             for target, cotangent in pairs:
                 if isinstance(cotangent, array) and cotangent.allocation.unwritten is not None:
-                    _require_written(cotangent, f"the cotangent of {called(target)}")
+                    name = _field(target, grads) or called(target)
+                    _require_written(cotangent, f"the cotangent of {name}")
                 checked = _checked_cotangent(target, cotangent)
                 seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
     unwritten = [target for target in seeds if not _is_written(recording, target)]
@@ -156,9 +158,27 @@ def seeds_of(
         is_named = target is loss or target in (grads or {})
         # Of a struct, a field that no launch wrote may have the cotangent zero.
         if is_named or values_of(seeds[target]).any() or len(seeds) == 1:
-            raise _unrecorded(recording, target)
+            field = _field(target, grads or ())
+            raise _not_computed(field) if field else _unrecorded(recording, target)
         del seeds[target]
     return seeds
+
+
+def _field(target: array, named: Iterable[array]) -> str:
+    """The name of an array that is a field of an array of structs among those named; empty for any other."""
+    for structs in named:
+        fields = leaves(structs.dtype, "") if isinstance(structs, structarray) else ()
+        for part, field in zip(leaves_of(structs), fields, strict=False):
+            if part is target:
+                return f"field {field.name[1:]} of {called(structs, 'an array of structs')}"
+    return ""
+
+
+def _not_computed(field: str) -> TapeError:
+    message = f"{field} has a cotangent, and this tape did not see how it was computed"
+    return refusal(
+        TapeError, message, "unrecorded", "compute it inside `with tape:`, or set its cotangent to 0"
+    )
 
 
 MOST_KEPT = 65_536

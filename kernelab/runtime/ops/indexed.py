@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.errors import KernelIndexError, KernelRaceError, KernelTypeError, KernelValueError
 from kernelab.hooks import Displayed
 from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
@@ -20,7 +20,7 @@ from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, Ra
 from kernelab.runtime.array.layout import keys_of, require_inside
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.context.conversion import HostArray, described
-from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.context.recorder import RECORDER, name_of_memory, refusal
 from kernelab.runtime.host.create import unfilled
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
@@ -233,8 +233,19 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
     # -------------------------------------------------------------------------------------- parts
 
     def _move(self, how: str, elements: array) -> None:
-        is_checked = settings().check is not None and not (how == "scatter" and self.repeats)
-        if RECORDER.get() is not None or is_checked:
+        is_checked, recorder = settings().check is not None, RECORDER.get()
+        if is_checked and how == "scatter" and self.repeats:
+            if recorder is not None:
+                name = name_of_memory(self.data.allocation)
+                message = (
+                    f"{f'`{name}`' if name else 'an array'} is assigned at one index twice: which value "
+                )
+                message += "stays there is not defined"
+                raise refusal(
+                    KernelRaceError, message, "race", "pick each element once, or add the values up"
+                )
+            is_checked = False  # NumPy keeps the last of the values
+        if recorder is not None or is_checked:
             if elements.overlaps(self.data):
                 elements = duplicate(elements, elements.requires_grad, "clone")
             rows = map(self._row, range(self.ndim))
