@@ -209,6 +209,9 @@ class Recording(Witness, Recorder):
                     self.has_read(memory)
             elif is_float and known.__class__ is not Untouched and known.may_be_unseen(0):
                 self._record_unseen(known, 0)
+        for i in plan.numbers:
+            if call.arguments[i].__class__ is Reference:
+                self._reads_number(call.arguments[i].array)
         outline = self._outline(call, memories)
         place = self.guard.writer = caller(3)
         try:
@@ -233,6 +236,19 @@ class Recording(Witness, Recorder):
         if self.times is not None:
             self.times[1 + len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, place)
+
+    def _reads_number(self, single: array) -> None:
+        """Note an array that stands for a number: its adjoint does not watch it, as the launch has its value.
+
+        So small ones are compared from here on, also where a view of NumPy's is older than the tape.
+        """
+        memory = single.allocation
+        if memory in self._written:
+            self.look_for_unseen(single)
+        elif memory.requires_grad:
+            self.has_read(memory)
+            if memory.nbytes <= SMALL:
+                self._written[memory].note()
 
     def _augmented(self, call: LaunchRecord, pullback: Pullback) -> tuple[array, ...]:
         """Run a launch keeping its residuals, within the memory that the tape may hold."""

@@ -80,8 +80,8 @@ class Instance:
         return layout(cls.__kernelab_struct__)
 
     def __origins__(self) -> Origins:
-        """Where the numbers of its fields come from."""
-        return origins(list(self._values.values()))
+        """Where the numbers of its fields come from, now that the host takes them."""
+        return origins([_taken(self, name) for name in self._values])
 
     def _follow(self, sources: Origins) -> None:
         """Set the provenance of the numbers of all fields."""
@@ -139,7 +139,7 @@ class Instance:
         if isinstance(kept, array):
             del self._traced[name]  # the array's own gradient counts
         else:
-            self._traced[name].assign(np.asarray(kept)[None])
+            self._traced[name].assign(follow(np.asarray(untraced(kept))[None], kept))
             self._values[name] = _element_of(self._traced[name])
 
     def _entry(self, name: str) -> Field:
@@ -154,7 +154,8 @@ class Instance:
         return f"{self._struct}({fields})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
-        return np.array(self._record(), layout(self._struct))
+        record: HostArray = follow(np.array(self._record(), layout(self._struct)), self)
+        return record
 
     def _record(self) -> tuple[Any, ...]:
         """The values of the fields in order, nested as the structs are."""
@@ -164,13 +165,13 @@ class Instance:
             else value.item()
             if isinstance(value, array)
             else value
-            for value in self._values.values()
+            for value in [_taken(self, name) for name in self._values]
         )
 
     def _copy(self) -> "Instance":
         copy = type(self)()
-        for name, value in self._values.items():
-            copy._values[name] = _copied(value)
+        for name in self._values:
+            copy._values[name] = _copied(_taken(self, name))
         object.__setattr__(copy, "_without", self._without)
         return copy
 
@@ -182,7 +183,7 @@ class Instance:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Instance":
         memo[id(self)] = copy = type(self)()
-        copy._values.update({name: deepcopy(value, memo) for name, value in self._values.items()})
+        copy._values.update({name: deepcopy(_taken(self, name), memo) for name in self._values})
         return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -321,10 +322,22 @@ def _reader(name: str) -> property:
     def read(instance: Instance) -> Any:
         if name in instance._without:
             raise _no_gradient(instance, name)
-        value = instance._values[name]
-        return traced(value, look_at(instance._traced[name])) if name in instance._traced else value
+        return _taken(instance, name)
 
     return property(read)
+
+
+def _taken(instance: Instance, name: str) -> Any:
+    """The value of a field for the host: where it requires gradients it remembers where it comes from.
+
+    A vector of such a field is a view of it, as `numpy` gives, so that tapes notice components that are set.
+    """
+    value, single = instance._values[name], instance._traced.get(name)
+    if single is None:
+        return value
+    if isinstance(value, np.ndarray):
+        return view_of(single.dtype, single.numpy()[0])
+    return traced(value, look_at(single))
 
 
 READING = _reader("").fget.__code__  # type: ignore[union-attr]
