@@ -254,11 +254,21 @@ def k(x: array[float64], y: array[float64]):
 
 @BOTH
 @pytest.mark.parametrize("size", [1e-5, 1e-9, 1e-15, 1e-60])
-@pytest.mark.parametrize("factor", ["1.05", "-1.0", "1000.0"])
+@pytest.mark.parametrize("factor", ["0.0", "1.05", "-1.0", "1000.0"])
 def test_a_wrong_rule_fails_at_tiny_inputs(factor: str, size: float, fast: bool) -> None:
     x = leaf(size * np.array([1.0, -2.0, 0.3]))
     assert not passes(kl.compile(CUBE.replace("FACTOR", factor))["k"], x, fast=fast)
     assert passes(kl.compile(CUBE.replace("FACTOR", "1.0"))["k"], x, fast=fast)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-15, 1e-60])
+@pytest.mark.parametrize("factor", ["0.0", "1.0", "1.05"])
+def test_so_does_a_tape(factor: str, size: float) -> None:
+    kernel = kl.compile(CUBE.replace("FACTOR", factor))["k"]
+    x, y = leaf(size * np.array([1.0, -2.0, 0.3])), leaf(np.zeros(3))
+    with kl.Tape() as tape:
+        kernel[3](x, y)
+    assert bool(kl.autograd.gradcheck_tape(tape, raise_exception=False)) == (factor == "1.0")
 
 
 @BOTH

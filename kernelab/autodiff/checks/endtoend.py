@@ -31,7 +31,16 @@ from kernelab.autodiff.checks.screening import (
 )
 from kernelab.autodiff.checks.tape_replay import Line, Run, touched
 from kernelab.autodiff.checks.witnesses import SCALES, STAYS, UNEVEN
-from kernelab.autodiff.jacobians.differences import SHIFTS, Floats, extrapolated, shifted, sided, steps_of
+from kernelab.autodiff.jacobians.differences import (
+    OWN_SIZE,
+    SHIFTS,
+    Floats,
+    extrapolated,
+    is_tiny,
+    shifted,
+    sided,
+    steps_of,
+)
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, scalars
 from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.tape.tape import Tape
@@ -161,6 +170,9 @@ def _compared(line: Line, count: int, ends: Collection[array] | None = None) -> 
     Where sizes are very different they are compared again, rescaled: an entry would not show beside others.
     """
     agreed = next(((one, sizes) for one, sizes in _tried(line, count, ends) if np.all(one.excess <= 0)), None)
+    if agreed is not None and any(is_tiny(line.start(source)) for source in line.sources):
+        alone = _tried(line, count, ends, scales=(OWN_SIZE,))
+        agreed = agreed if all(np.all(one.excess <= 0) for one, _ in alone) else None
     if agreed is None or all(map(are_alike, agreed[1])):
         return None if agreed is None else agreed[0]
     rescaled = _tried(line, count, ends, weights_of(agreed[1][0]))
@@ -172,7 +184,11 @@ Sizes = tuple[Floats, Floats]
 
 
 def _tried(
-    line: Line, count: int, ends: Collection[array] | None = None, weights: Floats | None = None
+    line: Line,
+    count: int,
+    ends: Collection[array] | None = None,
+    weights: Floats | None = None,
+    scales: Sequence[float] = AGAIN,
 ) -> Iterator[tuple[Compared, Sizes]]:
     """The products up to a record at each step, with their sizes; nothing where a backward pass differs.
 
@@ -194,7 +210,7 @@ def _tried(
         v = np.concatenate([v * band for band in _bands(columns)])
     elif not pulled.agrees_with(_swept(line, count, targets, u)):
         return
-    for scale in AGAIN:
+    for scale in scales:
         moves, y = _moved(line, count, v, scale)
         y = y[..., looked_at]
         slopes = extrapolated(y, np.ones(1))

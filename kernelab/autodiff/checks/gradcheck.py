@@ -329,6 +329,8 @@ def _entry_by_entry(
 ) -> list[PairResult]:
     """Compare the entries, with a verdict for each pair that fails, but for outputs that are raced."""
     if limit.eps is None:
+        for k, pair in enumerate(asked.pairs):
+            asked.correct_tiny(k, pair.known & (limit.excess(pair) <= 1.0))
         judged = ((k, pair) for k, pair in enumerate(asked.pairs) if pair.output.key not in raced)
         off = {k: entries for k, pair in judged if (entries := limit.excess(pair) > 1.0).any()}
         terms = asked.terms(list(off)) if off else []

@@ -347,6 +347,13 @@ def weights_of(sizes: Floats) -> Floats:
     return np.where(usable, np.ldexp(1.0, np.clip(-exponents, -MOST_POWER, MOST_POWER)), 1.0)
 
 
+def _size_of_terms(a: Floats, b: Floats) -> Floats:
+    """The root of the sum of squares of the terms of each product of rows, which alone may underflow."""
+    largest = [float(np.abs(x).max(initial=0.0, where=np.isfinite(x))) or 1.0 for x in (a, b)]
+    squares = [(x / size) ** 2 for x, size in zip((a, b), largest, strict=True)]
+    return np.asarray(np.sqrt(squares[0] @ squares[1].T) * largest[0] * largest[1])
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """Products for each u and v; `excess` is how far they differ beyond rounding, infinite if undefined."""
@@ -359,8 +366,8 @@ class Compared:
     @staticmethod
     def of(u: Floats, slopes: Floats, pulled: Floats, moves: Floats, values: Floats) -> "Compared":
         adjoint, numeric = pulled @ moves.T, u @ slopes.T
-        scale = np.sqrt(np.maximum(pulled**2 @ moves.T**2, u**2 @ slopes.T**2))
-        noise = ROUNDING * np.sqrt(u**2 @ values.T**2)
+        scale = np.maximum(_size_of_terms(pulled, moves), _size_of_terms(u, slopes))
+        noise = ROUNDING * _size_of_terms(u, values)
         excess = np.abs(adjoint - numeric) - noise - EXACT * scale
         return Compared(adjoint, numeric, scale, np.where(np.isfinite(excess), excess, np.inf))
 

@@ -84,8 +84,9 @@ def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats, finest: C
     """Decide entries whose first differences are `off`, by differences over ever smaller steps.
 
     The nearest of these is compared.  An entry is excused where they approach the adjoint as the step falls,
-    and where at every step it lies within the range over which they scatter, up to the rounding of the
-    `terms` that it is a sum of: then both are rounding, unless at the `finest` step there is another slope.
+    unless there is another slope over steps as tiny as the input, and where at every step it lies within the
+    range over which they scatter, up to the rounding of the `terms` that it is a sum of: then both are
+    rounding, unless at the `finest` step there is another slope.
     """
     pair.terms = np.where(off & np.isfinite(terms), terms, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -97,6 +98,8 @@ def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats, finest: C
             pair.numeric = np.where(nearer, look.numeric, pair.numeric)
         falling = pairwise(apart[: len(SCALES)])
         approached = np.all([np.isfinite(a) & (b <= a / SHRINKS) for a, b in falling], axis=0)
+        for look in looks[len(SCALES) :]:  # steps of the size of a tiny input itself
+            approached &= ~look.is_slope | _scatters(look, pair)
         scattered = off & np.all([_scatters(look, pair) for look in looks], axis=0)
         if scattered.any():
             last = finest(scattered)

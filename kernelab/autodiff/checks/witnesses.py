@@ -178,6 +178,14 @@ class Witnesses(ABC):
             if off.any() and (off := off & self.look(k, off, scale).is_slope).any():
                 pair.numeric = np.where(off, close, pair.numeric)
 
+    def correct_tiny(self, k: int, agreed: Any) -> None:
+        """Give entries of tiny inputs that `agreed` at far larger steps the slope at steps of their size."""
+        pair = self.pairs[k]
+        if is_tiny(pair.input.elements) and agreed.any():
+            look = self.look(k, agreed, OWN_SIZE)
+            off = agreed & look.is_slope & (np.abs(look.numeric - pair.exact) > SAME * np.abs(look.numeric))
+            pair.numeric = np.where(off, look.numeric, pair.numeric)
+
     def bent(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""
         pair = self.pairs[k]
