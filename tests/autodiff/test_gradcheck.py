@@ -370,3 +370,16 @@ def phase(d: array[float], wavelength: float, y: array[float]):
     assert bool(report) is is_right
     if not is_right:
         assert report.worst().verdict == "custom"
+
+
+def test_an_array_that_a_function_changes_has_the_name_of_its_parameter() -> None:
+    text = "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * y[i]\n"
+    kernel = kl.compile(text)["k"]
+
+    def changed(x: kl.array, y: kl.array) -> None:
+        kernel[2](x, y)
+
+    x, y = (kl.array(values, dtype=float, requires_grad=True) for values in ([1.0, 2.0], [3.0, 5.0]))
+    report = kl.autograd.gradcheck(changed, inputs=[x, y], outputs=[y], show_summary=False)
+    assert [(pair.output, pair.input) for pair in report.pairs] == [("y", "x"), ("y", "y")]
+    assert report and y.list() == [3.0, 5.0]

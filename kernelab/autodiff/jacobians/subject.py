@@ -313,8 +313,12 @@ def of_function(
         if not isinstance(value, array) or not is_differentiable(value.dtype):
             message = f"outputs[{k}] of {what} is {a_thing(value)}, not an array of floats"
             raise refusal(KernelTypeError, message, what)
-    targets = tuple(Variable(k, labels[len(inputs) + k], value) for k, value in enumerate(outputs))
     takes_outputs = _takes(signature, count)
+    own = [next((i for i, one in enumerate(inputs) if one is value), -1) for value in outputs]
+    named = [labels[len(inputs) + k if takes_outputs or i < 0 else i] for k, i in enumerate(own)]
+    targets = tuple(
+        Variable(k, name, value) for k, (name, value) in enumerate(zip(named, outputs, strict=True))
+    )
     if what in CHECKS and takes_outputs:
         sources += _begun_with(targets)
 
