@@ -280,9 +280,10 @@ def _zero_by_construction(zero: ZeroChain) -> Diagnostic:
 
 
 def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> list[Cut]:
-    """The leaves that a launch outside of the tape computed, and that have not changed since.
+    """The leaves that launches outside of the tape computed, and that have not changed since.
 
-    Each of `leaves` stands with the step that reads it first.
+    Each of `leaves` stands with the step that reads it first.  What comes from results of the tape itself can
+    hardly be meant as a leaf.
     """
     cuts: list[Cut] = []
     for i, leaf in leaves:
@@ -292,7 +293,9 @@ def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> li
         origin = origin_of(memory) if record.version_of(leaf) == memory.origin[0] else None
         if origin is not None and origin.alive:
             describe = partial(_unrecorded, leaf, record.place, origin)
-            cuts.append(Cut(record.place, ("unrecorded", memory), describe, origin.alive, may_be_meant=True))
+            own = {target.allocation for step in steps[:i] for target in step.written}
+            is_leaf = own.isdisjoint(origin.alive)
+            cuts.append(Cut(record.place, ("unrecorded", memory), describe, origin.alive, is_leaf))
     return cuts
 
 

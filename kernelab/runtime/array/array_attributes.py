@@ -310,21 +310,24 @@ class Origin:
         )
 
 
-def note_origin(
-    kernel: str, arguments: Sequence[Any], read: Iterable[int], written: Sequence[Allocation]
-) -> None:
-    """Leave with what an unrecorded launch has written, memory with gradients, that it came from others.
+def sources_of(elements: Iterable[Any]) -> list[Allocation]:
+    """The memory with gradients under arrays, and what unrecorded launches computed that from."""
+    sources: dict[Allocation, None] = {}
+    for memory in [one.allocation for one in elements]:
+        if not memory.requires_grad:
+            continue
+        sources[memory] = None
+        if memory.origin is not None and memory.origin[0] == memory.version:
+            sources |= dict.fromkeys(earlier for ref in memory.origin[4] if (earlier := ref()) is not None)
+    return [memory for memory in sources if memory.adjoint is None]
 
-    `read` are the positions of the arrays that it has read.
-    """
-    refs = []
-    for i in read:
-        memory = arguments[i].allocation
-        if memory.requires_grad and memory.adjoint is None and memory not in written:
-            refs.append(weakref.ref(memory))
+
+def note_origin(kernel: str, sources: Iterable[Allocation], written: Sequence[Allocation]) -> None:
+    """Leave with what an unrecorded launch has written, memory with gradients, that it came from others."""
+    refs = [weakref.ref(memory) for memory in sources if memory not in written]
     if not refs:
         return
-    place, thread = caller(3), get_ident()  # behind this, `run`, and what has called it
+    place, thread = caller(4), get_ident()  # behind this, its caller, `run`, and what has called that
     for memory in written:
         memory.origin = (memory.version, kernel, place, thread, refs)
 
