@@ -9,49 +9,35 @@ left: whatever else is written there ends the sum.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, about_to_change
 from kernelab.autodiff.records.backward import BackwardPlan
-from kernelab.autodiff.records.cuts import called_in
-from kernelab.autodiff.records.provenance import array_from_host
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.data_classes import dataclass
-from kernelab.errors import (
-    Diagnostic,
-    KernelAttributeError,
-    KernelKeyError,
-    KernelTypeError,
-    Related,
-    TapeError,
-    a_thing,
-    counted,
+from kernelab.autodiff.tape.seed_refusals import (
+    field_among,
+    made_by_host,
+    no_loss,
+    not_computed,
+    unrecorded,
+    without_gradients,
 )
+from kernelab.data_classes import dataclass
+from kernelab.errors import KernelAttributeError, KernelKeyError, KernelTypeError, TapeError, a_thing
 from kernelab.guidance.missing_names import TAPES, Offers
 from kernelab.lang.rounding import rounded, widened
-from kernelab.lang.structs import leaves
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move
 from kernelab.runtime.context.conversion import HostArray, described, host_values
-from kernelab.runtime.context.recorder import (
-    Place,
-    called,
-    caller,
-    inform,
-    name_in_caller,
-    names_of_memories,
-    refusal,
-)
+from kernelab.runtime.context.recorder import Place, called, inform, name_in_caller, refusal
 from kernelab.runtime.host.struct_instances import Instance
-from kernelab.runtime.host.structarray import by_leaves, leaves_of, structarray
+from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
-
-_SUMMED = "write loss = y.sum() on the tape"
 
 
 class Opening(type):
@@ -131,7 +117,7 @@ def seeds_of(
     if loss is None and grads is None:
         return _held_gradients(recording)
     if isinstance(loss, array) and not recording.records and loss.allocation not in recording.idle:
-        raise _unrecorded(recording, loss)
+        raise unrecorded(recording, loss)
     seeds: dict[array, Cotangent] = {}
     if loss is not None:
         seeds[_checked_loss(loss, recording)] = np.ones((), np.float64)
@@ -146,7 +132,7 @@ def seeds_of(
             pairs = [(named, seed)] if named.__class__ is array else by_leaves({named: seed})
             for target, cotangent in pairs:
                 if isinstance(cotangent, array) and cotangent.allocation.unwritten is not None:
-                    name = _field(target, grads) or called(target)
+                    name = field_among(target, grads) or called(target)
                     _require_written(cotangent, f"the cotangent of {name}")
                 checked = _checked_cotangent(target, cotangent)
                 seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
@@ -158,27 +144,10 @@ def seeds_of(
         is_named = target is loss or target in (grads or {})
         # Of a struct, a field that no launch wrote may have the cotangent zero.
         if is_named or values_of(seeds[target]).any() or len(seeds) == 1:
-            field = _field(target, grads or ())
-            raise _not_computed(field) if field else _unrecorded(recording, target)
+            field = field_among(target, grads or ())
+            raise not_computed(field) if field else unrecorded(recording, target)
         del seeds[target]
     return seeds
-
-
-def _field(target: array, named: Iterable[array]) -> str:
-    """The name of an array that is a field of an array of structs among those named; empty for any other."""
-    for structs in named:
-        fields = leaves(structs.dtype, "") if isinstance(structs, structarray) else ()
-        for part, field in zip(leaves_of(structs), fields, strict=False):
-            if part is target:
-                return f"field {field.name[1:]} of {called(structs, 'an array of structs')}"
-    return ""
-
-
-def _not_computed(field: str) -> TapeError:
-    message = f"{field} has a cotangent, and this tape did not see how it was computed"
-    return refusal(
-        TapeError, message, "unrecorded", "compute it inside `with tape:`, or set its cotangent to 0"
-    )
 
 
 MOST_KEPT = 65_536
@@ -322,41 +291,9 @@ def _is_written(recording: Recording, target: array) -> bool:
     )
 
 
-def _made_by_host(recording: Recording, target: array) -> TapeError | None:
-    """The error for an array that the host made of values with gradients; None where it did not."""
-    made = recording.provenance.arrays.get(target.allocation, ())
-    values = next((one for one in made if one.host_reads), None)
-    if values is None:
-        return None
-    return TapeError(array_from_host(target, values, values.host_reads[0], None).describe())
-
-
-def _unrecorded(recording: Recording, target: array) -> TapeError:
-    idle = recording.idle.get(target.allocation)
-    if idle is not None:
-        name, place = idle
-        message = f"{called(target, 'the array')} was not computed: the launch of `{name}` had no threads"
-        hint = "launch it over at least one thread: an extent of its dim was 0 here"
-        return TapeError.of(message, "unrecorded", hint, place.span)
-    if (by_host := _made_by_host(recording, target)) is not None:
-        return by_host
-    if any(one.allocation is target.allocation for record in recording.records for one in record.read):
-        name = called(target, "the array")
-        hint = "start from a result: the loss, or grads= of an array that a launch has written"
-        return refusal(TapeError, f"{name} is only read on this tape, and not computed", "unrecorded", hint)
-    count = len(recording.records)
-    recorded = f"none of its {counted(count, 'record')} did" if count else "it has recorded nothing"
-    hint = "compute it inside `with tape:`, by launches or operators"
-    if not count and recording.epoch:
-        recorded += " since it was reset"
-        hint = "compute it again inside `with tape:`; call tape.reset() after backward(), tape.zero() before"
-    message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
-    return refusal(TapeError, message, "unrecorded", hint)
-
-
 def _checked_loss(loss: Any, recording: Recording) -> array:
     if not isinstance(loss, array):
-        raise _no_loss(loss)
+        raise no_loss(loss)
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = called(loss, "the loss")
         message = f"{name} is not a single float: it has {loss.size} elements of {loss.dtype}"
@@ -367,72 +304,8 @@ def _checked_loss(loss: Any, recording: Recording) -> array:
         )
         raise refusal(TapeError, message, "loss", hint)
     if not loss.requires_grad:
-        raise _made_by_host(recording, loss) or _without_gradients(loss, recording)
+        raise made_by_host(recording, loss) or without_gradients(loss, recording)
     return loss
-
-
-def _no_loss(value: Any) -> TapeError:
-    """The error for a value that was passed as the loss but is none."""
-    message, hint = f"the loss is an array of one number, not {described(value)}", _SUMMED
-    if isinstance(value, int | float) or getattr(value, "shape", None) == ():
-        message += ": a number of the host knows nothing of how it was computed"
-        hint = "pass the array itself, such as loss for loss[0]; of several numbers " + _SUMMED
-    elif isinstance(value, list | tuple | dict):
-        hint = "pass one array, or backward(grads={y: ones_like(y)}) for several"
-    return refusal(TapeError, message, "loss", hint)
-
-
-def _without_gradients(loss: array, recording: Recording) -> TapeError:
-    """The error for a loss that does not require gradients: where the arrays with gradients end."""
-    ends: dict[Allocation, tuple[array, Record]] = {}
-    for record in recording.records:
-        read, written = _touched(record)
-        begin = next((ends[source.allocation] for source in read if source.allocation in ends), None)
-        for target in written:
-            if begin is None and any(source.requires_grad for source in read):
-                ends.setdefault(target.allocation, (target, record))
-            elif begin is not None:
-                ends.setdefault(target.allocation, begin)
-            if target.requires_grad:
-                ends.pop(target.allocation, None)
-    first: array = loss
-    related: tuple[Related, ...] = ()
-    name, hint = "it", _sources(loss, recording)
-    if loss.allocation in ends:
-        first, record = ends[loss.allocation]
-        name = "it" if first is loss else called_in(record, first, "that")
-        what = f"{record.title} computes {called(first, 'it')} of arrays that do, here:"
-        related = (Related(what, record.place.span),)
-        hint = f"create {name} with requires_grad=True"
-    if not is_differentiable(first.dtype):
-        hint = f"{called(first, name)} holds {first.dtype}, which has no derivative: leave it floats"
-    message = f"{called(loss, 'the loss')} does not require gradients"
-    return TapeError(Diagnostic(message, caller().span, "loss", hint=hint, related=related))
-
-
-def _sources(loss: array, recording: Recording) -> str:
-    """What to do about a loss that was computed of arrays none of which requires gradients."""
-    way = [loss.allocation]
-    for record in reversed(recording.records):
-        read, written = _touched(record)
-        if any(target.allocation in way for target in written):
-            way += [source.allocation for source in read if is_differentiable(source.dtype)]
-    names = [name for memory, name in names_of_memories(way[1:]).items() if memory is not loss.allocation]
-    if not names:
-        return "create it with requires_grad=True"
-    listed = ", ".join(f"`{name}`" for name in names)
-    return f"create what you differentiate by, and all behind it, with requires_grad=True, of {listed}"
-
-
-def _touched(record: Record) -> tuple[list[array], list[array]]:
-    """The arrays that a record reads and writes, also those of ints: floats may end in them."""
-    read, _, written = record.flow()
-    if not isinstance(record, LaunchRecord):
-        return [*read], [*written]
-    plan, arguments = record.kernel.plan, record.arguments
-    is_ints = [isinstance(a, array) and not is_differentiable(a.dtype) for a in arguments]
-    reads, changes = ([arguments[i] for i in places if is_ints[i]] for places in (plan.read, plan.written))
-    return [*read, *reads], [*written, *changes]
 
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
