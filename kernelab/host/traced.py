@@ -9,7 +9,7 @@ known here.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 from weakref import ReferenceType, ref
 
@@ -159,6 +159,13 @@ def changed(target: Any, sources: Origins) -> None:
         target = target.base
 
 
+def _changed_out(result: Any, given: Sequence[Any], plain: Sequence[Any], sources: Origins) -> None:
+    """Update the origins of an argument that a function has written to and returned: its `out`."""
+    for one, seen in zip(given, plain, strict=True):
+        if seen is result:
+            changed(one, sources)
+
+
 FLAT = frozenset((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.heaviside))
 """Functions whose derivative is zero wherever there is one."""
 
@@ -192,9 +199,10 @@ def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
     """A method whose results come from where the number and its arguments come from."""
 
     def computed(self: Any, *others: Any, **options: Any) -> Any:
-        sources = origins(self, *others)
-        changed(options.get("out"), sources)
-        return traced(compute(untraced(self), *untraced(others), **untraced(options)), sources)
+        sources, plain, named = origins(self, *others), untraced(others), untraced(options)
+        result = compute(untraced(self), *plain, **named)
+        _changed_out(result, (*others, *options.values()), (*plain, *named.values()), sources)
+        return traced(result, sources)
 
     return computed
 
@@ -387,14 +395,15 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     """Apply one of NumPy's functions of arrays to numbers with origins."""
-    options = dict(kwargs)
-    result = func(*untraced(args), **untraced(options))
+    options, plain = dict(kwargs), untraced(args)
+    named = untraced(options)
+    result = func(*plain, **named)
     if func in _SHAPED_LIKE:
         return traced(result, CONSTANT if origins(args) else ())
     if func is np.full_like:
         return follow(result, args[1:], options.get("fill_value"))
     sources = origins(args, options)
-    changed(options.get("out"), sources)
+    _changed_out(result, (*args, *options.values()), (*plain, *named.values()), sources)
     if result is None:  # as of np.put, np.place and np.copyto, which change their first argument
         changed(args[0] if args else options.get("dst", options.get("a", options.get("arr"))), sources)
     return traced(result, sources)

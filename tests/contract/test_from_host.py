@@ -358,6 +358,8 @@ PUT: list[Callable[[Any, Any], None]] = [
     lambda v, n: np.multiply(v, n, out=v),
     lambda v, n: np.outer(n, n).astype(np.float32).sum(axis=0, out=v if v.ndim == 1 else v[0]),
     lambda v, n: n.take([0, 1, 2], out=v if v.ndim == 1 else v[0]),
+    lambda v, n: np.dot(np.eye(3, dtype=np.float32), n, v if v.ndim == 1 else v[0]),
+    lambda v, n: n.round(2, v if v.ndim == 1 else v[0]),
 ]
 VIEWS: list[Callable[[Any], Any]] = [
     lambda m: m,
