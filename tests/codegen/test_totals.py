@@ -8,7 +8,7 @@ import pytest
 import kernelab as kl
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.codegen.cpp.wide_accumulators import totals, wide
+from kernelab.codegen.cpp.wide_accumulators import FEW, totals, wide
 from kernelab.passes.common.scalarise import scalarise
 from tests.support.lowering import lowered
 
@@ -322,6 +322,15 @@ def test_the_gradient_of_what_is_gathered_does_not_saturate(kernels: dict[str, k
     assert x.grad.list() == [0, n]
 
 
+@pytest.mark.parametrize("n", [1 << 16, 10 << 16])
+def test_the_gradient_of_what_is_gathered_keeps_its_digits(kernels: dict[str, kl.Kernel], n: int) -> None:
+    x, y = kl.ones(2, requires_grad=True), kl.zeros(n, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels["gather"], n, [x, kl.full(n, 1, dtype=int), y])
+    tape.backward(grads={y: kl.full(n, 0.1)})
+    np.testing.assert_allclose(x.grad.numpy(), [0.0, n * np.float32(0.1)], rtol=1e-7)
+
+
 def test_scattered_additions_to_what_is_read_are_seen_at_once(kernels: dict[str, kl.Kernel]) -> None:
     x = kl.array([1.0, 2.0**-12, 2.0**12, 0.0])
     kl.launch(kernels["spread"], 4, [x, ints(2, 2, 3, 2), x])
@@ -348,7 +357,7 @@ def test_a_scattered_launch_that_fails_keeps_what_threads_before_added(
     assert s.list() == [2.0**24, np.float32(2**24 + n - 1)]
 
 
-def test_fewer_than_a_million_additions_are_plain(kernels: dict[str, kl.Kernel]) -> None:
+def test_few_additions_are_plain(kernels: dict[str, kl.Kernel]) -> None:
     """As those of NumPy: where there are more, float64s take what float32 would lose."""
     repeated = kl.compile("""
     def repeated(of: array[int], s: array[float], times: int):
@@ -381,7 +390,7 @@ def test_additions_are_counted_by_component() -> None:
         s[of[i]] += vec3(1.0, 1.0, 1.0)
         s[of[i]].y += 1.0
     """)
-    n, big = 1 << 19, 2.0**25
+    n, big = FEW >> 1, 2.0**25
     of = kl.zeros(2 * n, dtype=int)
     for name, threads, kept in (("all_three", n, (0, 0, 0)), ("one_more", n, (n, 2 * n, n))):
         s = kl.full(1, kl.vec3(big, big, big), dtype=kl.vec3)
