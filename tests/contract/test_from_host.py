@@ -680,6 +680,21 @@ def test_a_row_that_the_host_wrote_is_reported_where_it_is_read(
     assert len(told_of(use)) == row
 
 
+@pytest.mark.parametrize("needs_gradients", [False, True])
+@pytest.mark.parametrize("others", [1, 15, 40])
+def test_rows_that_the_host_writes_later_hide_none_before(others: int, needs_gradients: bool) -> None:
+    """Nor do those of many lines, of which not each is told from the rest."""
+
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        w = kl.ones((others + 2, 3), requires_grad=needs_gradients)
+        w[1].assign(q.numpy())
+        for k in range(others):
+            w[k + 2].assign(np.full(3, 2.0))
+        kernels["weighted"][3](x, w[1], y)
+
+    assert any("no gradient flows from" in text for text in told_of(use))
+
+
 def only_printed(x: Any, s: Any, q: Any, y: Any) -> None:
     shown = io.StringIO()
     print(math.sqrt(s.item()), float(s), np.asarray(q).sum(), file=shown)

@@ -163,7 +163,7 @@ def _writes(host: Provenance, count: int) -> Iterator[tuple[Allocation, HostValu
     """The values that the host wrote, each with its memory and the record until which they stood there."""
     for memory, several in host.arrays.items():
         for k, values in enumerate(several, 1):  # values in a part leave those of other parts
-            later = (other.record for other in several[k:] if other.part is None or other.part == values.part)
+            later = (other.record for other in several[k:] if other.cover(values))
             yield memory, values, next(later, count)
 
 

@@ -46,7 +46,7 @@ class HostValues:
 
     `host_reads` are the origins of the values; `earlier` counts the host reads before.  Gradients that an
     adjoint has computed (`how` is ADJOINT) end a chain in the same way.  `part` is where they stand in the
-    memory, as `array.over` takes it; None where they may be anywhere.
+    memory, as `array.over` takes it; None where they may be anywhere, or are the `whole` of it.
     """
 
     place: Place
@@ -55,6 +55,17 @@ class HostValues:
     host_reads: tuple[HostRead, ...]
     earlier: int
     part: tuple[Any, ...] | None = None
+    whole: bool = True
+
+    def cover(self, earlier: "HostValues") -> bool:
+        """Whether nothing is left of values that stood there before."""
+        return self.whole or (self.part is not None and self.part == earlier.part)
+
+    def say_the_same_as(self, earlier: "HostValues") -> bool:
+        """Whether a message about earlier ones, which may be anywhere too, would be the same."""
+        if earlier.part is not None or earlier.whole or earlier.place != self.place:
+            return False
+        return {one.place for one in earlier.host_reads} == {one.place for one in self.host_reads}
 
 
 ADJOINT, OVERWRITTEN = "adjoint", "overwritten"
@@ -198,7 +209,7 @@ class Provenance(Witness):
         if not self.is_made_by_host(src.allocation):
             self.replaced(dest, 0)
         else:
-            copies = replace(self.arrays[src.allocation][-1], part=None)
+            copies = replace(self.arrays[src.allocation][-1], part=None, whole=dest.is_whole)
             self.arrays.setdefault(dest.allocation, []).append(copies)
 
     def sources_of(self, memory: Allocation) -> list[HostRead]:
@@ -225,10 +236,14 @@ class Provenance(Witness):
             self.arrays.setdefault(elements.allocation, []),
             len(self.outer) + len(self._host_reads),
         )
-        part = None
-        if not elements.is_whole and not isinstance(elem, Struct) and len(several) < MOST_PARTS:
-            part = elements.offset, elements.shape, elements.strides, elem
-        several.append(HostValues(caller(), record, how, sources, earlier, part))
+        values = HostValues(caller(), record, how, sources, earlier, whole=elements.is_whole)
+        if not values.whole and not isinstance(elem, Struct):
+            if len(several) < MOST_PARTS:
+                part = elements.offset, elements.shape, elements.strides, elem
+                values = replace(values, part=part)
+            elif values.say_the_same_as(several[-1]):
+                return several[-1]
+        several.append(values)
         return several[-1]
 
     def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int) -> None:
