@@ -405,6 +405,46 @@ def test_additions_that_meet_at_most_in_pairs_are_plain() -> None:
     assert scattered("m[i - 1, j] += x[j]\nm[i + 1, j] += x[j]", head="i, j = tid()") == []
 
 
+def test_additions_are_plain_where_few_threads_meet_at_an_element() -> None:
+    kernels = kl.compile("""
+    def ring(s: array[float], n: int):
+        s[(tid() + 3) % n] += 1.0
+    def strided(s: array[float], n: int):
+        s[2 * tid() % n + 0] += 1.0
+    def columns(s: array[float], n: int):
+        i, j = tid()
+        s[j + n - n] += 1.0
+    def wide(s: array[float], n: int):
+        i, j = tid()
+        s[2 * j + 1] += 1.0
+    def by_loop(s: array[float], n: int):
+        for k in range(n):
+            s[(tid() + k) % n] += 1.0
+    def twice(s: array2d[float], n: int):
+        i, j = tid()
+        k = i * j
+        s[i % n, (k + j) % n] += 1.0
+    """)
+    big, plain, exact = 2.0**24, True, False
+    for name, threads, n, how in (
+        ("ring", 1 << 20, 1 << 19, plain),
+        ("ring", 1 << 20, 1 << 6, exact),
+        ("strided", 1 << 20, 1 << 20, exact),
+        ("columns", (1 << 5, 1 << 15), 1 << 15, plain),
+        ("columns", (1 << 12, 1 << 8), 1 << 8, exact),
+        ("wide", (1 << 5, 1 << 15), 1 << 16, plain),
+        ("by_loop", 1 << 13, 1 << 8, exact),
+        ("by_loop", 1 << 11, 1 << 10, plain),
+        ("twice", (1 << 10, 1 << 10), 1 << 5, exact),
+    ):
+        shape = (n, n) if name == "twice" else (n,)
+        s = kl.full(shape, big)
+        kl.launch(kernels[name], threads, [s, n])
+        counts = s.numpy() - big
+        additions = np.prod(threads) * (n if name == "by_loop" else 1)
+        assert counts.sum() == (0 if how is plain else additions), (name, threads, n)
+
+
 def test_additions_are_plain_where_each_group_of_elements_gets_few(kernels: dict[str, kl.Kernel]) -> None:
     rng, n, m = np.random.default_rng(1), 3 << 19, 1 << 17
     of, x, before = (

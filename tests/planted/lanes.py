@@ -76,4 +76,18 @@ LANES = (
         "if len(some) <= MOST_PARTS",
         BACKWARD_PASS,
     ),
+    Fault(
+        "elements on a ring always lie side by side",
+        CODEGEN,
+        "{stride} && {offsets}[{last}] - {offsets}[0] == {4 * last};",
+        "{stride};",
+        VECTORS,
+    ),
+    Fault(
+        "one thread comes to each element of a ring",
+        CODEGEN,
+        '{extent} > 0 ? {{0}} / {extent} + 1 : {{0}})"',
+        '{extent} > 0 ? 1 : {{0}})"',
+        ("tests/codegen/test_totals.py",),
+    ),
 )

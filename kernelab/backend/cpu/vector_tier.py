@@ -23,10 +23,9 @@ from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.vectors.vector_emitter import (
     computes_in_doubles,
     emit_vectors,
-    is_long,
-    operations_a_sum,
     operations_an_element,
 )
+from kernelab.codegen.vectors.vector_memory import is_long
 from kernelab.codegen.vectors.vector_operations import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes.turns import cached_property
@@ -50,9 +49,6 @@ LANES = 16
 
 FEWEST_OPERATIONS = {4: 3.0, 8: 3.0, 16: 1.5}
 """The operations for each element that lanes access one by one from which vector code is faster, measured."""
-
-FEWEST_OPERATIONS_A_SUM = 20
-"""The operations for each sum that is made lane by lane from which 16 lanes are faster than 8, measured."""
 
 _AVX512 = frozenset({"avx512f", "avx512dq", "avx512vl", "avx512bw"})
 FLAGS = {32: (), 64: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vector-width=512")}
@@ -133,7 +129,7 @@ class VectorTier:
         if not widths:
             return None
         try:
-            lanes = fastest_lanes(self._function, widths)
+            lanes = most_lanes(self._function, widths)
             fewest = FEWEST_OPERATIONS[lanes.width]
             return build(self._function, lanes, self._cache, self._compiler, fewest)
         except Refused:
@@ -142,7 +138,7 @@ class VectorTier:
     def _built_optimised(self) -> Run | None:
         if not self._compiler.is_gcc or is_long(self._function):
             return None
-        return _built(emit([self._function], Cpu()), OPTIMISED, self._cache, self._compiler)
+        return _built(emit([self._function], Cpu(is_optimised=True)), OPTIMISED, self._cache, self._compiler)
 
 
 def _may_run() -> bool:
@@ -195,18 +191,10 @@ def widths_of(features: frozenset[str]) -> tuple[int, ...]:
     return (8, 16) if features >= _AVX512 else (8,)
 
 
-def fastest_lanes(function: Function, widths: Sequence[int]) -> Lanes:
-    """The most lanes of a processor; the fewest where a function does little but sums at scattered places.
-
-    There are half as many where threads compute with float64.  Raises Refused where it has no vector code, if
-    there is a choice.
-    """
-    if computes_in_doubles(function):
-        return lanes_of(max(widths) // 2, doubles=True)
-    lanes = lanes_of(max(widths))
-    if len(widths) == 1:
-        return lanes
-    return lanes_of(min(widths)) if operations_a_sum(function, lanes) < FEWEST_OPERATIONS_A_SUM else lanes
+def most_lanes(function: Function, widths: Sequence[int]) -> Lanes:
+    """The most lanes of a processor, half as many where threads compute with float64."""
+    is_double = computes_in_doubles(function)
+    return lanes_of(max(widths) // (2 if is_double else 1), is_double)
 
 
 @cache

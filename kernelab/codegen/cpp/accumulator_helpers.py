@@ -36,7 +36,7 @@ GROUPS = 1 << 12
 FEW_OF_GROUP = 1 << 16
 """With fewer additions to each group float32 loses nothing that matters, however many there are in all."""
 
-SAMPLED = 1 << 3
+SAMPLED = 1 << 6
 """One in so many threads is counted, at random: a group that gets many additions is a large part of them."""
 
 _BESIDE = f"""\

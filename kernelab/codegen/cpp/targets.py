@@ -16,7 +16,7 @@ from kernelab.codegen.cpp.entry import BOX, DONE, GRID_SLOTS, MEMORY, WRAPPED, M
 from kernelab.codegen.cpp.helpers import BUDGET, CPU_HELPERS
 from kernelab.codegen.cpp.own_memory import ON_STACK, OwnMemory, late_values
 from kernelab.codegen.cpp.prefetch import Prefetches
-from kernelab.codegen.cpp.wide_accumulators import Total, Wide
+from kernelab.codegen.cpp.wide_accumulators import Total, Wide, versions
 from kernelab.data_classes import dataclass, field
 from kernelab.lang.ir import Atomic, AtomicKind, Function
 from kernelab.lang.ops import Op
@@ -71,8 +71,12 @@ def indented(lines: list[str], depth: int) -> list[str]:
 # ------------------------------------------------------------------------------------------ CPU
 
 
-def cpu_shell(outline: Outline, own: int) -> Shell:
-    """One function that runs every thread of the grid and returns status[0]; threads own so many bytes."""
+def cpu_shell(outline: Outline, own: int, is_optimised: bool = False) -> Shell:
+    """One function that runs every thread of the grid and returns status[0]; threads own so many bytes.
+
+    Where it is optimised, loops with sums have a version for few additions.
+    """
+    before, behind = versions(outline.totals) if is_optimised else ([], [])
     sums = [line for total in outline.totals for line in total.declared]
     setup, release = [], list[str]()
     if own:
@@ -92,12 +96,14 @@ def cpu_shell(outline: Outline, own: int) -> Shell:
     setup += sums
     setup += [f"i64 thread = 0, budget = {BUDGET};", f"const i64 already = status[{DONE}];", "status[0] = 0;"]
     loops, ends, depth = _linear(outline) if len(outline.coordinates) < 2 else _nested(outline)
+    setup += before
     head = [f'extern "C" int {outline.symbol}(const i64* args, i64* status) {{', *indented(setup, 1), *loops]
     begin = [] if outline.arena is None else ["top = base;"]
     for name, param in outline.residuals:
         begin.append(f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;")
     head += indented(begin, depth)
-    tail = [*ends, "end:", *indented([*release, f"return {reported(outline.wraps)};"], 1), "}"]
+    release = [*behind, *release, f"return {reported(outline.wraps)};"]
+    tail = [*ends, "end:;" if behind else "end:", *indented(release, 1), "}"]
     return Shell(tuple(head), depth, tuple(tail))
 
 
@@ -310,6 +316,9 @@ class Cpu(Flavor):
     nan: ClassVar[Spellings] = {float32: '__builtin_nanf("")', float64: '__builtin_nan("")'}
     helpers = CPU_HELPERS
 
+    def __init__(self, is_optimised: bool = False) -> None:
+        self.is_optimised = is_optimised
+
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
         return spelling.operation(op, operands, types, type, "__builtin_")
 
@@ -320,4 +329,4 @@ class Cpu(Flavor):
         return f"if (i64* said = {head}) {{ {' '.join(kept)} }}" if kept else f"{head};"
 
     def shell(self, outline: Outline, own: int) -> Shell:
-        return cpu_shell(outline, own)
+        return cpu_shell(outline, own, self.is_optimised)

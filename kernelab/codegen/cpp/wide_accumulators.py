@@ -14,25 +14,16 @@ at the array in between.
 Where a launch runs in parts, a running total that all threads share is one of each part (`shared_totals`).
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from kernelab.codegen.cpp.entry import GRID_SLOTS
+from kernelab.codegen.cpp.addition_bounds import bounds_of
 from kernelab.codegen.cpp.helpers import Names
 from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import HALVES, Array, Scalar, bytes_of, float32, int32, scalar_of, size_of
-from kernelab.passes.access.independence import changed, threads_are_disjoint
-
-FEW = 1 << 16
-"""With fewer additions in a launch float32 loses less than a thousandth, also if all go to one element."""
-
-
-MANY = 1 << 16
-"""The elements of an array from which it pays to count additions before they are made."""
+from kernelab.lang.types import HALVES, Array, Scalar, bytes_of, float32, scalar_of, size_of
+from kernelab.passes.access.independence import threads_are_disjoint
 
 
 def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
@@ -226,8 +217,8 @@ class Wide:
 
     `dense` are the float64s of all elements, null where there are blocks of them or none.
     `triples` says that elements are vectors of three float32.
-    `additions` is the expression for how many the launch makes at most, `is_few` for whether these are so few
-    that float32 loses nothing: then `few` is true.
+    `additions` is the expression for how many the launch makes at most, `is_few` for whether so few of them
+    meet at an element that float32 loses nothing: then `few` is true.
     """
 
     array: str
@@ -288,87 +279,32 @@ class Wide:
         return f"{self.settles}({self.low}, {self.sums});"
 
 
+def versions(sums: Sequence[Total | Wide]) -> tuple[list[str], list[str]]:
+    """The lines around loops that are compiled twice: for few additions to each array, and for any number.
+
+    Additions to accumulators take registers from a loop even where they are never made.
+    """
+    counted = [each.few for each in sums if isinstance(each, Wide) and each.is_few != "false"]
+    if not counted:
+        return [], []
+    params, few = (", ".join(f"{text}{name}" for name in counted) for text in ("const bool ", ""))
+    others = "false" if len(counted) == 1 else few
+    head = [f"const auto run = [&]({params}) __attribute__((always_inline)) {{"]
+    calls = f"if ({' && '.join(counted)}) run({', '.join(['true'] * len(counted))}); else run({others});"
+    return head, ["};", calls]
+
+
 def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
     """The accumulators of an array that has a name, with fresh names."""
     assert isinstance(array.type, Array)
     name, scalar = names(array), scalar_of(array.type.elem)
     sums, low, dense, few = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "dense", "few"))
-    additions, most = _additions(function, array, names)
-    is_few = f"{most} >= 0 && {most} < {FEW}" if scalar == float32 else "false"
-    if scalar == float32 and (counted := _counted(function, array, names)):
-        is_few += f" || ({counted})"
+    to_array = [stmt for stmt in wide(function) if stmt.array is array]
+    additions, is_few = bounds_of(function, to_array, names)
+    is_few = is_few if scalar == float32 else "false"
     ndim, itemsize = array.type.ndim, bytes_of(array.type.elem)
     triples = scalar == float32 and size_of(array.type.elem) == 3
     return Wide(name, sums, low, dense, few, scalar, ndim, itemsize, triples, additions, is_few)
-
-
-def _additions(function: ir.Function, array: ir.Var, names: Names) -> tuple[str, str]:
-    """The expressions for how often a launch adds to an array at most, and to one component of its elements.
-
-    They are below zero where that is not known.
-    """
-    bounds = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
-    for stmt in ir.walk(function.body):
-        match stmt:
-            case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
-                bounds[out] = f"(i64){names(of)}_n{axis}"
-    by_component: dict[int | None, list[str]] = {}
-    for stmt in wide(function):
-        if stmt.array is array:
-            count = _executions(function.body, stmt, bounds)
-            if count is None:
-                return "-1.0", "-1.0"
-            by_component.setdefault(stmt.component, []).append(count)
-    counts = [*by_component.values()]
-    every = [count for some in counts for count in some]
-    threads = " * ".join(["(double)args[0]", *(f"args[{axis}]" for axis in range(1, GRID_SLOTS))])
-    total, first = (f"{threads} * ({' + '.join(some)})" for some in (every, counts[0]))
-    return total, first if counts.count(counts[0]) == len(counts) else total
-
-
-def _counted(function: ir.Function, array: ir.Var, names: Names) -> str:
-    """The expression that counts additions by their indices, "" where these are not known beforehand.
-
-    Each thread reads them at its own index, from arrays that do not change.
-    """
-    steady = {*function.params}.difference(changed(function)) if len(function.threads) == 1 else ()
-    sources: dict[ir.Atom, ir.Var] = {
-        stmt.out: stmt.array
-        for stmt in ir.walk(function.body)
-        if isinstance(stmt, ir.Load) and stmt.array in steady and stmt.indices == function.threads
-    }
-    times: dict[ir.Var, Counter[int | None]] = {}
-    for stmt in wide(function):
-        if stmt.array is array:
-            source = sources.get(stmt.indices[0])
-            once = _executions(function.body, stmt, {}) == "1.0"
-            if not once or source is None or elem_of(source) != int32:
-                return ""
-            times.setdefault(source, Counter())[stmt.component] += 1
-    threads = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
-    tests = [f"{names(array)}_n0 >= {MANY}", *(f"{threads} <= (i64){names(of)}_n0" for of in times)]
-    each = (f"{{{names(of)}, {names(of)}_s0, {max(count.values())}}}" for of, count in times.items())
-    return " && ".join([*tests, f"spread_out({names(array)}_n0, {threads}, {{{', '.join(each)}}})"])
-
-
-def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> str | None:
-    """How often a thread comes to a statement at most, as an expression; None where that is unknown."""
-    for stmt in block.stmts:
-        if stmt is wanted:
-            return "1.0"
-        holders = [inner for inner in ir.blocks(stmt) if any(s is wanted for s in ir.walk(inner))]
-        if not holders:
-            continue
-        inside = _executions(holders[0], wanted, bounds)
-        match stmt:
-            case ir.For(count=ir.Const(value)):
-                return inside and f"{max(int(value), 0)}.0 * {inside}"
-            case ir.For(count=ir.Var() as count) if count in bounds:
-                return inside and f"({bounds[count]} > 0 ? {bounds[count]} : 0) * {inside}"
-            case ir.For() | ir.While():
-                return None
-        return inside
-    raise AssertionError("the statement stands elsewhere")
 
 
 def total_of(

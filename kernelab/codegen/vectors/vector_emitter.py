@@ -21,12 +21,12 @@ from kernelab.codegen.cpp.entry import DONE, Line, Unit
 from kernelab.codegen.cpp.helpers import BUDGET
 from kernelab.codegen.cpp.prefetch import Prefetches, prefetches
 from kernelab.codegen.cpp.targets import INDENT, Cpu, box_bounds, chunks, over, polled, reported, row_of
-from kernelab.codegen.cpp.wide_accumulators import Wide
+from kernelab.codegen.cpp.wide_accumulators import Wide, versions
 from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_memory import kind_of
+from kernelab.codegen.vectors.vector_memory import is_long, kind_of
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
@@ -35,24 +35,11 @@ from kernelab.lang.build import elem_of
 from kernelab.lang.types import Scalar, bool_, float64, size_of
 from kernelab.passes.access.independence import independent, own_atomics
 
-LONG = 100
-"""The statements from which the tail of a launch shares the text of whole groups, under a mask."""
-
-
 FAR = 1 << 24
 """The bytes of an array from which the caches are not likely to keep it until it is read."""
 
 LONG_ROW = 1024
 """The threads of a row from which parts of a line at its ends do not matter."""
-
-
-def is_long(function: ir.Function) -> bool:
-    """Whether a function is so long that the time of its compiler counts more than that of a launch.
-
-    Conditions do not count: in the interior of a launch most of them are known.
-    """
-    conditions = (isinstance(stmt, ir.Let) and stmt.out.type == bool_ for stmt in ir.walk(function.body))
-    return sum(not each for each in conditions) > LONG
 
 
 def emit_vectors(function: ir.Function, lanes: Lanes) -> Unit:
@@ -111,13 +98,11 @@ class VectorBody(VectorWriter):
         release += [self.folded(total) for total in shared]
         release += [total.settled for total in sums]
         signature = f'extern "C" int {self.symbol}(const i64* args, i64* status) {{'
-        head = [signature, *(INDENT + line for line in setup)]
-        tail = [
-            "end:",
-            *(INDENT + line for line in release),
-            f"  return code ? code : {reported(bool(self.wraps))};",
-        ]
-        tail += ["bail:", f"  status[{DONE}] = done, code = -1;", "  goto end;", "}"]
+        before, behind = versions(outline.totals) if not is_long(self.function) else ([], [])
+        head = [signature, *(INDENT + line for line in (*setup, *before))]
+        tail = ["  goto end;", "bail:", f"  status[{DONE}] = done, code = -1;", "end:;"]
+        tail += [INDENT + line for line in (*behind, *release)]
+        tail += [f"  return code ? code : {reported(bool(self.wraps))};", "}"]
         return [*map(Line, head), *loops, *map(Line, tail)]
 
     def declared_far(self, array: ir.Var, name: str) -> str:
@@ -394,15 +379,6 @@ def operations_an_element(function: ir.Function, lanes: Lanes) -> float:
     return estimate.operations / estimate.elements if estimate.elements else inf
 
 
-def operations_a_sum(function: ir.Function, lanes: Lanes) -> float:
-    """The operations of a scalarised function for each sum that is made lane by lane, infinite without one.
-
-    Raises Refused, as `emit_vectors`.
-    """
-    estimate = _Estimate(function, lanes)
-    return estimate.operations / estimate.sums if estimate.sums else inf
-
-
 class _Estimate:
     """What a function does, by kinds; raises Refused where it has no vector code whatever its types."""
 
@@ -414,7 +390,7 @@ class _Estimate:
         self.depth: dict[ir.Atom, int] = {}
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
-        self.operations = self.elements = self.sums = 0.0
+        self.operations = self.elements = 0.0
         self.block(function.body, 0, False)
 
     def of(self, atom: ir.Atom) -> Variation:
@@ -458,10 +434,8 @@ class _Estimate:
         side_by_side = VARYING not in kinds and kinds[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
         side_by_side = side_by_side and not is_field(stmt.array)
         side_by_side |= VARYING not in kinds and kinds[-1] == LINEAR and bool(kind_of(stmt.array))
-        if isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own:
-            self.sums += float(ITERATIONS**depth)
-            return
-        if side_by_side or all(each == UNIFORM for each in kinds):
+        is_sum = isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own
+        if is_sum or side_by_side or all(each == UNIFORM for each in kinds):
             return
         # What does not change in a loop is moved before it.
         own = depth if in_branch else max(self.depth.get(index, 0) for index in stmt.indices)

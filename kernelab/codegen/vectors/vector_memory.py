@@ -32,12 +32,26 @@ MOST_STREAMS = 4
 """The arrays that are written past the caches at a time: processors gather about twice as many lines."""
 
 
+LONG = 100
+"""The statements from which the tail of a launch shares the text of whole groups, under a mask."""
+
+
+def is_long(function: ir.Function) -> bool:
+    """Whether a function is so long that the time of its compiler counts more than that of a launch.
+
+    Conditions do not count: in the interior of a launch most of them are known.
+    """
+    conditions = (isinstance(stmt, ir.Let) and stmt.out.type == bool_ for stmt in ir.walk(function.body))
+    return sum(not each for each in conditions) > LONG
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """The elements that the lanes of a group access, from `base` on, the address of the first lane's.
 
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
-    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.
+    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Those on
+    a ring lie side by side where the variable `near` is true: unless the ring begins anew among them.
     """
 
     base: str
@@ -45,10 +59,16 @@ class Place:
     adjacent: bool = False
     collide: bool = False
     packed: str = ""
+    near: str = ""
 
     @property
     def is_one(self) -> bool:
         return not self.offsets and not self.adjacent
+
+    @property
+    def first(self) -> str:
+        """The address of the first lane's element."""
+        return f"{self.base} + {self.offsets}[0]" if self.offsets else self.base
 
     def moved(self, bytes: int) -> "Place":
         return replace(self, base=spelling.offset(self.base, bytes))
@@ -178,7 +198,30 @@ class VectorMemory(VectorValues):
         if packed:
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
-        return Place(base, offset, collide=collide, packed=packed)
+        near = ""
+        if varying == [last] and not linear and size_of(elem) == 1 and self.is_on_ring(stmt.indices[last]):
+            near = self.declared_near(array, offset)
+        return Place(base, offset, collide=collide, packed=packed, near=near)
+
+    def is_on_ring(self, index: ir.Atom) -> bool:
+        """Whether an index is the remainder of one that is greater by one in each next thread."""
+        let = self.remainders.get(index)
+        return let is not None and self.of(let.args[0]) == LINEAR and self.of(let.args[1]) == UNIFORM
+
+    @cached_property
+    def remainders(self) -> dict[ir.Atom, ir.Let]:
+        lets = (stmt for stmt in ir.walk(self.function.body) if isinstance(stmt, ir.Let))
+        return {let.out: let for let in lets if let.op.name == "mod"}
+
+    def declared_near(self, array: ir.Var, offsets: str) -> str:
+        """The variable that says whether elements at `offsets` lie side by side, "" for other sizes."""
+        if scalar_of(elem_of(array)) not in (float32, int32) or is_field(array):
+            return ""
+        name, near, last = self.name(array), self.name.fresh(f"{self.name(array)}_near"), self.lanes.width - 1
+        assert isinstance(array.type, Array)
+        stride = f"{name}_s{array.type.ndim - 1} == 4"
+        self.line(f"const bool {near} = {stride} && {offsets}[{last}] - {offsets}[0] == {4 * last};")
+        return near
 
     def nearby(self, array: ir.Var) -> Iterator[str]:
         """The conditions under which 32 bits hold the distance between any two elements."""
@@ -332,7 +375,18 @@ class VectorMemory(VectorValues):
             return (
                 f"({type})fetch{kind}({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
             )
-        return f"({type})gather{kind}({place.base}, {place.offsets}, {self.mask or 'on'})"
+        gathered = f"gather{kind}({place.base}, {place.offsets}, {self.mask or 'on'})"
+        if near := self.lies_near(place):
+            return f"({type})({near} ? *(viu*)({place.first}) : (vi){gathered})"
+        return f"({type}){gathered}"
+
+    def lies_near(self, place: Place) -> str:
+        """The test whether elements on a ring lie side by side for all lanes; "" where it does not pay."""
+        if not self.mask or not place.near:
+            return place.near
+        # Most groups of a long function are whole, though all have a mask.
+        is_usual = self.mask == "tail" and is_long(self.function)
+        return f"{place.near} && rest == {self.lanes.width}" if is_usual else ""
 
     def store(self, stmt: ir.Store, place: Place) -> None:
         scalar, value = scalar_of(elem_of(stmt.array)), stmt.value

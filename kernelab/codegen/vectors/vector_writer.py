@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
+from operator import or_
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
@@ -253,7 +254,7 @@ class VectorWriter(VectorMemory):
 
     def add_by_lanes(self, additions: list[tuple[ir.Atomic, Place]]) -> None:
         """Each thread makes all of its additions before the next one's, as in scalar code."""
-        with self.braces("" if len(additions) > 1 else self.add_side_by_side(*additions[0])):
+        with self.braces(self.add_side_by_side(additions)):
             arrays: dict[str, str] = {}
             spread = [self.spread(stmt.value, place, arrays) for stmt, place in additions]
             with self.each_lane():
@@ -265,16 +266,30 @@ class VectorWriter(VectorMemory):
                     else:
                         self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0])
 
-    def add_side_by_side(self, stmt: ir.Atomic, place: Place) -> str:
-        """Add for all lanes at once where their sums may lie side by side; returns what else is tested."""
-        wide = self.wide.get(stmt)
-        if self.mask or not place.adjacent or wide is None or wide.scalar != float32 or wide.triples:
+    def add_side_by_side(self, additions: list[tuple[ir.Atomic, Place]]) -> str:
+        """Add for all lanes at once where their sums may lie side by side; returns what else is tested.
+
+        Few additions are rounded as they come, in whatever order.
+        """
+        wide = self.wide.get(additions[0][0])
+        if wide is None or wide.scalar != float32 or wide.triples:
             return ""
-        at, value = spelling.unwrapped(place.base), self.vector(stmt.value)
-        self.line(f"if ({wide.few}) *(vfu*){place.base} += {value};")
-        with super().braces(f"else if ({wide.dense} && {wide.sums}.shift == 2)"):
-            self.line(f"vdu* const sums = (vdu*)({wide.dense} + ({wide.place(at)}));")
-            self.line(f"sums[0] += low({value}), sums[1] += high({value});")
+        near = [self.lies_near(place) for _, place in additions]
+        is_side_by_side = [place.adjacent and not self.mask for _, place in additions]
+        if not all(map(or_, map(bool, near), is_side_by_side)) or not all(
+            stmt in self.wide for stmt, _ in additions
+        ):
+            return ""
+        tests = [wide.few, *filter(None, dict.fromkeys(near))]
+        with super().braces(f"if ({' && '.join(tests)})"):
+            for stmt, place in additions:
+                self.line(f"*(vfu*)({place.first}) += {self.vector(stmt.value)};")
+        (stmt, place), *others = additions
+        if is_side_by_side[0] and not others:
+            at, value = spelling.unwrapped(place.base), self.vector(stmt.value)
+            with super().braces(f"else if ({wide.dense} && {wide.sums}.shift == 2)"):
+                self.line(f"vdu* const sums = (vdu*)({wide.dense} + ({wide.place(at)}));")
+                self.line(f"sums[0] += low({value}), sums[1] += high({value});")
         return "else"
 
     def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:

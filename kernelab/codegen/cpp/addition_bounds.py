@@ -1,0 +1,170 @@
+"""Bounds on how many additions a launch makes to an element, as C++ expressions of its arguments.
+
+    bins[of[i]] += 1.0                               all threads may meet at an element
+    out[(i - 1 + n) % n, j] += x                     at most 2 * (threads along i / n + 1) do
+    z[a[i]] += force                                 counted by the indices, before the launch
+
+A thread index that stands on an axis, or its remainder on a ring, tells threads apart.  An index below zero
+counts from the end, so that two threads may meet there.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from kernelab.codegen.cpp.entry import GRID_SLOTS
+from kernelab.codegen.cpp.helpers import Names
+from kernelab.lang import ir
+from kernelab.lang.build import elem_of
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, int32
+from kernelab.passes.access.independence import changed
+
+MANY = 1 << 16
+"""The elements of an array from which it pays to count additions before they are made."""
+
+FEW = 1 << 16
+"""With fewer additions in a launch float32 loses less than a thousandth, also if all go to one element."""
+
+FEW_OF_ELEMENT = 1 << 12
+"""With fewer additions to each element it loses even less, however many there are in all."""
+
+
+MOST_SCALE = 1 << 10
+"""The least multiple of a thread index that is taken to pass the end of 32 bits."""
+
+
+class Bounds(NamedTuple):
+    """How many additions a launch makes to an array at most, and whether these are few."""
+
+    additions: str
+    is_few: str
+
+
+def bounds_of(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -> Bounds:
+    """The bounds on the additions by these statements to an array of float32; -1 where there is none."""
+    known = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
+    for stmt in ir.walk(function.body):
+        match stmt:
+            case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
+                known[out] = f"(i64){names(of)}_n{axis}"
+    counts = [_executions(function.body, stmt, known) for stmt in stmts]
+    counted = _spread_out(function, stmts, names)
+    if None in counts:
+        return Bounds("-1.0", counted or "false")
+    threads = " * ".join(f"(double)args[{axis}]" for axis in range(GRID_SLOTS))
+    by_component: dict[int | None, list[str]] = {}
+    for stmt, count in zip(stmts, counts, strict=True):
+        by_component.setdefault(stmt.component, []).append(f"{count}")
+    total = f"{threads} * ({' + '.join(map(str, counts))})"
+    first, *others = by_component.values()
+    most = f"{threads} * ({' + '.join(first)})" if others.count(first) == len(others) else total
+    meeting = [_threads_meeting(function, stmt, known) for stmt in stmts]
+    of_element = " + ".join(f"{each} * {count}" for each, count in zip(meeting, counts, strict=True))
+    tests = [f"{most} >= 0 && {most} < {FEW}"]
+    tests += [f"{of_element} < {FEW_OF_ELEMENT}"] if any(each != threads for each in meeting) else []
+    return Bounds(total, " || ".join([*tests, *([f"({counted})"] if counted else [])]))
+
+
+def _threads_meeting(function: ir.Function, stmt: ir.Atomic, known: dict[ir.Var, str]) -> str:
+    """How many threads come to one element in the same iteration of a statement at most."""
+    factors = [f"(double)args[{axis}]" for axis in range(GRID_SLOTS)]
+    lets, uniform = (
+        {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)},
+        _uniform(function),
+    )
+    for index in stmt.indices:
+        match lets.get(index) if isinstance(index, ir.Var) else None:
+            case ir.Let(op=op, args=(dividend, size)) if op.name == "mod":
+                number, extent = _unshifted(dividend, lets, uniform), _spelt(size, known)
+                meeting = f"({extent} > 0 ? {{0}} / {extent} + 1 : {{0}})" if extent else "{0}"
+            case _:
+                number, extent, meeting = _unscaled(_unshifted(index, lets, uniform), lets), "", "2.0"
+        if number in function.threads:
+            axis = function.threads.index(number)
+            factors[axis] = meeting.format(factors[axis])
+        elif number is not None and number is function.linear and meeting == "2.0":
+            factors = [meeting, *["1.0"] * (GRID_SLOTS - 1)]
+    return " * ".join(factors)
+
+
+def _spelt(atom: ir.Atom, known: dict[ir.Var, str]) -> str:
+    """The expression for a number that is known when a launch begins, "" for others."""
+    return known.get(atom, "") if isinstance(atom, ir.Var) else str(atom.value)
+
+
+def _unshifted(atom: ir.Atom, lets: Mapping[ir.Var, ir.Let], uniform: Collection[ir.Var]) -> ir.Atom | None:
+    """What is left of a sum without what is the same in all threads; None if these are several."""
+    while isinstance(atom, ir.Var) and atom in lets and lets[atom].op.name in ("add", "sub"):
+        varying = [arg for arg in lets[atom].args if isinstance(arg, ir.Var) and arg not in uniform]
+        if len(varying) != 1:
+            return None
+        atom = varying[0]
+    return atom
+
+
+def _unscaled(atom: ir.Atom | None, lets: Mapping[ir.Var, ir.Let]) -> ir.Atom | None:
+    """The number of which another is a small multiple, else that itself."""
+    match lets.get(atom) if isinstance(atom, ir.Var) else None:
+        case ir.Let(op=op, args=(ir.Const(factor), number) | (number, ir.Const(factor))) if op.name == "mul":
+            return number if 0 < abs(factor) < MOST_SCALE else None
+    return atom
+
+
+def _uniform(function: ir.Function) -> frozenset[ir.Var]:
+    """Numbers that are the same in all threads, in the same iterations of the loops around them."""
+    uniform = {param for param in function.params if not isinstance(param.type, Array)}
+    for stmt in ir.walk(function.body):
+        match stmt:
+            case ir.For(index=index):
+                uniform.add(index)
+            case ir.Let(out, op, args) if op is SHAPE or all(
+                isinstance(arg, ir.Const) or arg in uniform for arg in args
+            ):
+                uniform.add(out)
+    return frozenset(uniform)
+
+
+def _spread_out(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -> str:
+    """The expression that counts additions to an array by their indices, "" where nobody knows these before.
+
+    Each thread reads them at its own index, from arrays that do not change.
+    """
+    steady = {*function.params}.difference(changed(function)) if len(function.threads) == 1 else ()
+    sources: dict[ir.Atom, ir.Var] = {
+        stmt.out: stmt.array
+        for stmt in ir.walk(function.body)
+        if isinstance(stmt, ir.Load) and stmt.array in steady and stmt.indices == function.threads
+    }
+    times: dict[ir.Var, Counter[int | None]] = {}
+    for stmt in stmts:
+        source = sources.get(stmt.indices[0])
+        once = _executions(function.body, stmt, {}) == "1.0"
+        if not once or source is None or elem_of(source) != int32:
+            return ""
+        times.setdefault(source, Counter())[stmt.component] += 1
+    threads = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
+    extent = f"{names(stmts[0].array)}_n0"
+    tests = [f"{extent} >= {MANY}", *(f"{threads} <= (i64){names(of)}_n0" for of in times)]
+    each = (f"{{{names(of)}, {names(of)}_s0, {max(count.values())}}}" for of, count in times.items())
+    return " && ".join([*tests, f"spread_out({extent}, {threads}, {{{', '.join(each)}}})"])
+
+
+def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> str | None:
+    """How often a thread comes to a statement at most, as an expression; None where that is unknown."""
+    for stmt in block.stmts:
+        if stmt is wanted:
+            return "1.0"
+        holders = [inner for inner in ir.blocks(stmt) if any(s is wanted for s in ir.walk(inner))]
+        if not holders:
+            continue
+        inside = _executions(holders[0], wanted, bounds)
+        match stmt:
+            case ir.For(count=ir.Const(value)):
+                return inside and f"{max(int(value), 0)}.0 * {inside}"
+            case ir.For(count=ir.Var() as count) if count in bounds:
+                return inside and f"({bounds[count]} > 0 ? {bounds[count]} : 0) * {inside}"
+            case ir.For() | ir.While():
+                return None
+        return inside
+    raise AssertionError("the statement stands elsewhere")
