@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.codegen.cpp.addition_bounds import FEW
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.codegen.cpp.wide_accumulators import FEW, totals, wide
+from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.passes.common.scalarise import scalarise
 from tests.support.lowering import lowered
 
