@@ -106,6 +106,18 @@ def by_rule_whose_kernel_captures_a_number(x: Any) -> Any:
     return rule(kl.ones(3))
 
 
+def by_rule_in_a_rule_that_captures_a_number(x: Any) -> Any:
+    number = x[0] * x[0]
+    inner = kl.func.custom_vjp(lambda one: one * number, lambda one, bar: None)
+    return kl.func.custom_vjp(lambda one: 2.0 * inner(one), lambda one, bar: None)(kl.ones(3))
+
+
+def by_rule_in_a_rule_that_is_given_a_number(x: Any) -> Any:
+    number = x[0] * x[0]
+    inner = kl.func.custom_vjp(lambda one, factor: one * factor, lambda one, factor, bar: None)
+    return kl.func.custom_vjp(lambda one: 2.0 * inner(one, number), lambda one, bar: None)(kl.ones(3))
+
+
 def elsewhere(compute: Callable[[], Any]) -> Any:
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(compute).result()
@@ -142,6 +154,8 @@ WAYS = [
     by_rule_that_assigns_values,
     by_rule_that_launches_with_a_number,
     by_rule_whose_kernel_captures_a_number,
+    by_rule_in_a_rule_that_captures_a_number,
+    by_rule_in_a_rule_that_is_given_a_number,
     by_another_thread,
 ]
 """Reported by tapes and transforms alike."""

@@ -16,7 +16,7 @@ from kernelab.host.traced import Origins, origins
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.recorder import GIVEN, IN_RULE, RECORDER, refusal, unrecorded
+from kernelab.runtime.context.recorder import GIVEN, IN_RULE, RECORDER, note_given, refusal, unrecorded
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.launch.checked import require_written
@@ -83,6 +83,7 @@ class HostCall:
             with during(IN_RULE, youngest()), during(GIVEN, given):
                 results = self._results(copies, arrays)
         self.given = (*given,)
+        note_given((), self.taken)  # to the function around this one, if there is one
         return results
 
     def overwrites(self, arrays: Sequence[array]) -> dict[int, int]:
