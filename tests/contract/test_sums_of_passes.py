@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kernelab as kl
@@ -151,3 +152,35 @@ def test_a_loss_that_begins_anew_or_is_meant_to_add_up_is_silent(how: str, capsy
         tape.backward(loss)
         tape.zero()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_state_in_place_is_swept_tape_by_tape(is_given: bool) -> None:
+    """What is the cotangent of the state at the end of a tape becomes that at its beginning."""
+    steps = kl.compile("""
+    def step(x: array[float], h: array[float]):
+        i = tid()
+        h[i] = h[i] * h[i] + x[i]
+    """)
+    x, h = kl.array([0.5, -0.25, 0.125], requires_grad=True), kl.array([0.5, 1.0, -1.0], requires_grad=True)
+    tapes = []
+    for _ in range(3):
+        with kl.Tape() as tape:
+            kl.launch(steps["step"], 3, [x, h])
+        tapes.append(tape)
+    h.grad.fill_(1.0)
+    for tape in reversed(tapes):
+        tape.backward(grads={h: h.grad} if is_given else None)
+    first, second = x.numpy() + np.float32([0.25, 1.0, 1.0]), np.float32([0.5, 1.0, -1.0])
+    third = first * first + x.numpy()
+    np.testing.assert_allclose(h.grad.numpy(), 8.0 * second * first * third, rtol=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), 1.0 + 2.0 * third * (1.0 + 2.0 * first), rtol=1e-6)
+
+
+def test_a_cotangent_of_its_own_counts_once_beside_others() -> None:
+    x, y = leaf(), result(3)
+    with kl.Tape() as tape:
+        kernels["twice"][3](x, y)
+    x.grad.fill_(5.0)
+    tape.backward(grads={y: kl.ones(3), x: x.grad})
+    assert x.grad.list() == [7.0, 7.0, 7.0]

@@ -356,9 +356,9 @@ class Tape(Observed, Habits, Displayed):
         """Compute the gradients of `loss`, an array of one number, or of what `grads` gives cotangents for.
 
         Leaves with ``requires_grad`` get the gradient added to their ``.grad``, everything else has it
-        replaced.  Without arguments the gradients that the final arrays hold are the cotangents, and those
-        that somebody has put into arrays on the way.  No primal data change.  Raises TapeError where no
-        gradient can come of it.
+        replaced, as is that of an array whose own gradient is its cotangent, ``grads={h: h.grad}``.  Without
+        arguments the gradients that the final arrays hold are the cotangents, and those that somebody has put
+        into arrays on the way.  No primal data change.  Raises TapeError where no gradient can come of it.
 
         With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
         the launch, the thread and the line where a value first turned so, or the gradient that was so before;
@@ -374,6 +374,9 @@ class Tape(Observed, Habits, Displayed):
         recording, self._findings, here = self._recording, (), caller(1)
         seeds = seeds_of(recording, loss, grads)
         replaced = replaced_by(recording, seeds) if loss is None and grads is None else frozenset()
+        for target, seed in seeds.items() if grads else ():
+            if seed.__class__ is array and seed.allocation is target.allocation.adjoint and target.is_whole:
+                replaced |= {target.allocation}  # it counts once: as the cotangent, not as an earlier pass
         recorder = RECORDER.get()
         given = [] if recorder is None else [one for one in seeds.values() if isinstance(one, array)]
         if recorder is not None:
