@@ -466,8 +466,34 @@ def test_additions_are_plain_where_each_group_of_elements_gets_few(kernels: dict
         np.testing.assert_array_equal(s.numpy(), (before + sums).astype(np.float32))
 
 
+def test_additions_by_rows_of_indices_are_counted() -> None:
+    kernels = kl.compile("""
+    def by_columns(of: array2d[int], s: array[float]):
+        i = tid()
+        s[of[i, 0]] += 1.0
+        s[of[i, 2]] += 1.0
+    def by_loop(of: array2d[int], s: array[float]):
+        i = tid()
+        for k in range(3):
+            s[of[i, k]] += 1.0
+    """)
+    rng, n, m, big = np.random.default_rng(2), 1 << 19, 1 << 16, 2.0**25
+    spread = rng.integers(-m, m, (n, 3), dtype=np.int32)
+    for name, columns in (("by_columns", (0, 2)), ("by_loop", (0, 1, 2))):
+        for crowded in (None, *range(3)):
+            of = spread.copy()
+            if crowded is not None:
+                of[:, crowded] = 7
+            s = kl.full(m, big)
+            kl.launch(kernels[name], n, [kl.array(of), s])
+            counts = np.zeros(m)
+            if crowded in columns:
+                np.add.at(counts, of[:, columns], 1.0)
+            np.testing.assert_array_equal(s.numpy(), (big + counts).astype(np.float32))
+
+
 def test_that_is_counted_only_where_indices_are_known_beforehand() -> None:
-    params = "x: array[float], of: array[int], s: array[float], k: int"
+    params = "x: array[float], of: array[int], rows: array2d[int], s: array[float], k: int"
     for body, is_counted in {
         "s[of[i]] += x[i]": True,
         "if x[i] > 0.0:\n    s[of[i]] += x[i]": True,
@@ -476,6 +502,12 @@ def test_that_is_counted_only_where_indices_are_known_beforehand() -> None:
         "for n in range(k):\n    s[of[i]] += x[n] * float(of[n])\n    s[n] += 1.0": False,
         "s[of[i]] += x[i]\ns[of[k]] += x[i]\ns[i + k] += 1.0": False,
         "s[of[i]] += x[i]\nof[i] = k": False,
+        "s[rows[i, 1]] += x[i]\ns[rows[i, 0]] -= x[i]": True,
+        "for n in range(3):\n    s[rows[i, n]] += x[i]": True,
+        "for n in range(3):\n    s[rows[i, 0]] += x[i]": False,
+        "for n in range(k):\n    s[rows[i, n]] += x[i]": False,
+        "for n in range(3):\n    s[rows[n, i]] += x[i]": False,
+        "for n in range(3):\n    s[rows[i, n + 1]] += x[i]": False,
     }.items():
         text = f"def f({params}):\n    i = tid()\n" + indent(body, "    ")
         unit = emit([scalarise(lowered(text, "f"))], Cpu())

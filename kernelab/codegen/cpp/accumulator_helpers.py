@@ -44,7 +44,7 @@ extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
 extern "C" void* memset(void*, int, unsigned long);
 struct Sums {{ void* made; double* dense; double** blocks; i64 places; int shift; bool padded; }};
-struct Index {{ const char* at; i64 step; int times; }};
+struct Index {{ const char* at; i64 step; int times; i64 across; unsigned columns; }};
 template <int N> static bool spread_out(u64 extent, i64 threads, const Index (&all)[N]) {{
   unsigned counts[{GROUPS}], most = 0;
   int shift = 0;
@@ -54,7 +54,8 @@ template <int N> static bool spread_out(u64 extent, i64 threads, const Index (&a
     unsigned random = 1;
     for (i64 from = 0; from + {SAMPLED} <= threads; from += {SAMPLED}) {{
       random = random * 1664525u + 1013904223u;
-      const int k = *(const int*)(one.at + (from + (random >> 16) % {SAMPLED}) * one.step);
+      const char* const row = one.at + (from + (random >> 16) % {SAMPLED}) * one.step;
+      const int k = *(const int*)(row + (random >> 8) % one.columns * one.across);
       counts[((u64)(k < 0 ? k + (i64)extent : k) >> shift) % {GROUPS}] += one.times;
     }}
   }}

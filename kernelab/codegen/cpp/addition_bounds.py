@@ -20,7 +20,7 @@ from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32
 from kernelab.passes.access.independence import changed
 
-MANY = 1 << 16
+MANY = 1 << 12
 """The elements of an array from which it pays to count additions before they are made."""
 
 FEW = 1 << 16
@@ -128,26 +128,47 @@ def _uniform(function: ir.Function) -> frozenset[ir.Var]:
 def _spread_out(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -> str:
     """The expression that counts additions to an array by their indices, "" where nobody knows these before.
 
-    Each thread reads them at its own index, from arrays that do not change.
+    Each thread reads them from its own row of an array that does not change: at a column, or all in a loop.
     """
-    steady = {*function.params}.difference(changed(function)) if len(function.threads) == 1 else ()
-    sources: dict[ir.Atom, ir.Var] = {
-        stmt.out: stmt.array
-        for stmt in ir.walk(function.body)
-        if isinstance(stmt, ir.Load) and stmt.array in steady and stmt.indices == function.threads
-    }
-    times: dict[ir.Var, Counter[int | None]] = {}
+    if len(function.threads) != 1:
+        return ""
+    steady = {*function.params}.difference(changed(function))
+    loads = {stmt.out: stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)}
+    loops = {stmt.index: stmt.count for stmt in ir.walk(function.body) if isinstance(stmt, ir.For)}
+    times: dict[tuple[ir.Var, str, int], Counter[int | None]] = {}
     for stmt in stmts:
-        source = sources.get(stmt.indices[0])
-        once = _executions(function.body, stmt, {}) == "1.0"
-        if not once or source is None or elem_of(source) != int32:
+        match loads.get(stmt.indices[0]) if isinstance(stmt.indices[0], ir.Var) else None:
+            case ir.Load(array=of, indices=(thread, *columns)) if thread in function.threads and of in steady:
+                column, count = _columns(columns, loops)
+                executions = _executions(function.body, stmt, {})
+            case _:
+                return ""
+        if elem_of(of) != int32 or count is None or executions != ("1.0" if column else f"{count}.0 * 1.0"):
             return ""
-        times.setdefault(source, Counter())[stmt.component] += 1
+        times.setdefault((of, column, count), Counter())[stmt.component] += count
     threads = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
     extent = f"{names(stmts[0].array)}_n0"
-    tests = [f"{extent} >= {MANY}", *(f"{threads} <= (i64){names(of)}_n0" for of in times)]
-    each = (f"{{{names(of)}, {names(of)}_s0, {max(count.values())}}}" for of, count in times.items())
+    tests, each = [f"{extent} >= {MANY}"], []
+    for (of, column, count), number in times.items():
+        name, is_row = names(of), isinstance(of.type, Array) and of.type.ndim == 2
+        tests.append(f"{threads} <= (i64){name}_n0")
+        tests += [f"{column or count - 1} < (i64){name}_n1"] if is_row else []
+        first = f"{name} + {column or 0} * {name}_s1" if is_row else name
+        across = f"{name}_s1" if is_row else "0"
+        each.append(f"{{{first}, {name}_s0, {max(number.values())}, {across}, {1 if column else count}}}")
     return " && ".join([*tests, f"spread_out({extent}, {threads}, {{{', '.join(each)}}})"])
+
+
+def _columns(columns: Sequence[ir.Atom], loops: Mapping[ir.Var, ir.Atom]) -> tuple[str, int | None]:
+    """The column that is read, or "" and how many a loop reads; None of others."""
+    match columns:
+        case []:
+            return "0", 1
+        case [ir.Const(column)] if column >= 0:
+            return f"{column}", 1
+        case [ir.Var() as counter] if isinstance(count := loops.get(counter), ir.Const) and count.value > 0:
+            return "", int(count.value)
+    return "", None
 
 
 def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> str | None:
