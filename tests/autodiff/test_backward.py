@@ -1,6 +1,7 @@
 """What `backward` computes: gradients of chains of launches, and of what the host does between them."""
 
 import gc
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -581,6 +582,46 @@ def test_a_gradient_that_is_there_is_added_to_whatever_else_happens_to_its_array
             of_x = of_w = (of_x[0] + of_w[0], of_x[1] + of_w[1])
         assert gradient(x) == [times * one for one in of_x]
         assert gradient(w) == [times * one for one in of_w]
+
+
+ADDED_ONCE = {
+    "z[i] = 2.0 * x[i]": True,
+    "z[i] = dot(v[i], v[i])": True,
+    "for k in range(3):\n    z[i] += a[i, k]": True,
+    "for k in range(3):\n    for j in range(n):\n        z[i] += c[i, k, j]": True,
+    "z[i] = v[i].x * v[i].y": True,
+    "for k in range(3):\n    z[i] += x[i]": False,
+    "for k in range(3):\n    z[i] += a[i, k] * a[i, 1]": False,
+    "for k in range(3):\n    z[i] += a[i, k // 2]": False,
+    "for k in range(3):\n    for j in range(n):\n        z[i] += a[i, j]": False,
+    "z[i] = x[i] * x[i - 1]": False,
+    "z[i] = x[n]": False,
+    "for k in range(3):\n    z[i] += a[k, 1]": False,
+    "k = n\nwhile k > 0:\n    k -= 1\n    z[i] += a[i, k]": False,
+}
+"""Bodies of kernels, and whether the adjoint adds at most once to each element of what they read."""
+
+
+@pytest.mark.parametrize("body", ADDED_ONCE)
+def test_adjoints_that_add_once_to_each_element_are_known(body: str) -> None:
+    params = "x: array[float], v: array[vec3], a: array2d[float], c: array3d[float], n: int, z: array[float]"
+    kernel, threads = kl.compile(f"def f({params}):\n    i = tid()\n" + indent(body, "    "))["f"], 4096
+    rng = np.random.default_rng(1)
+    given = [
+        kl.array(rng.random((threads, *shape)), dtype=dtype, requires_grad=True)
+        for shape, dtype in (((), float), ((3,), kl.vec3), ((3,), float), ((3, 2), float))
+    ]
+    z = kl.zeros(threads, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, threads, [*given, 2], [z])
+    assert bool(tape.launches[0].added_once) == ADDED_ONCE[body]
+    found = []
+    for _ in range(2):
+        tape.backward(grads={z: kl.ones(threads)})
+        found.append([one.grad.numpy().copy() for one in given if one.grad is not None])
+    assert any(each.any() for each in found[0])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(2 * one, two)
 
 
 def test_a_gradient_of_which_a_part_was_added_when_a_launch_failed_is_nan(

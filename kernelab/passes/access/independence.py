@@ -64,21 +64,31 @@ class Use:
 
 
 def adds_once(function: ir.Function, array: ir.Var) -> bool:
-    """Whether nothing happens to an array but that a thread adds, once, to the element of its indices."""
-    accesses = [(stmt, in_loop) for stmt, in_loop in _accesses(function.body, False) if stmt.array is array]
+    """Whether nothing happens to an array but that a thread adds, once, to each element that has its indices.
+
+    The others are constants and the counters of all loops around.
+    """
+    accesses = [(stmt, loops) for stmt, loops in _accesses(function.body, ()) if stmt.array is array]
     is_hidden = any(isinstance(stmt, ir.Native) and stmt.arrays for stmt in ir.walk(function.body))
-    if len(accesses) != 1 or is_hidden or not function.threads:
+    if is_hidden or not function.threads or not accesses:
         return False
-    ((add, in_loop),) = accesses
-    is_add = isinstance(add, ir.Atomic) and add.kind == "add" and add.out not in set(ir.reads(function.body))
-    return is_add and add.indices == function.threads and not in_loop
+    if len({stmt.component for stmt, _ in accesses}) < len(accesses):
+        return False
+    seen = set(ir.reads(function.body))
+    for add, loops in accesses:
+        numbers = {*function.threads, *(loop.index for loop in loops if isinstance(loop, ir.For))}
+        is_add = isinstance(add, ir.Atomic) and add.kind == "add" and add.out not in seen
+        is_once = {index for index in add.indices if isinstance(index, ir.Var)} == numbers
+        if not (is_add and is_once and all(isinstance(loop, ir.For) for loop in loops)):
+            return False
+    return True
 
 
 @lru_cache(16)
 def uses(function: ir.Function) -> dict[ir.Var, Use]:
     """The accesses of a function to each array; a load of a value that is known already does not count."""
     seen, pins, by_array = frozenset(ir.reads(function.body)), _pins(function), dict[ir.Var, Use]()
-    for stmt, in_loop in _accesses(function.body, False):
+    for stmt, loops in _accesses(function.body, ()):
         use = by_array.setdefault(stmt.array, Use())
         use.places.append(stmt.indices)
         use.pinned = pins[stmt] if use.pinned is None else use.pinned & pins[stmt]
@@ -90,16 +100,20 @@ def uses(function: ir.Function) -> dict[ir.Var, Use]:
             use.is_read |= stmt.out in seen and stmt.held is None
         if isinstance(stmt, ir.Store) or stmt.kind not in COMMUTATIVE:
             use.steps += 1
-            use.repeats |= in_loop
+            use.repeats |= bool(loops)
     return by_array
 
 
-def _accesses(block: ir.Block, in_loop: bool) -> Iterator[tuple[ir.Load | ir.Store | ir.Atomic, bool]]:
+def _accesses(
+    block: ir.Block, loops: tuple[ir.Loop, ...]
+) -> Iterator[tuple[ir.Load | ir.Store | ir.Atomic, tuple[ir.Loop, ...]]]:
+    """The accesses to arrays that are not known already, each with the loops around it."""
     for stmt in block.stmts:
         if isinstance(stmt, ir.Store | ir.Atomic) or (isinstance(stmt, ir.Load) and stmt.held is None):
-            yield stmt, in_loop
+            yield stmt, loops
+        within = (*loops, stmt) if isinstance(stmt, ir.For | ir.While) else loops
         for inner in ir.blocks(stmt):
-            yield from _accesses(inner, in_loop or isinstance(stmt, ir.For | ir.While))
+            yield from _accesses(inner, within)
 
 
 def _owned(function: ir.Function, array: ir.Var, use: Use) -> bool:
