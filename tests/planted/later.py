@@ -362,7 +362,7 @@ LATER = (
     Fault(
         "a store in a loop counts as one that each thread does once",
         PASSES,
-        "use.repeats |= in_loop",
+        "use.repeats |= bool(loops)",
         "use.repeats |= False",
         ("tests/backend/test_interp.py",),
     ),
