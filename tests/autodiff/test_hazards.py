@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.records.snapshots import Snapshot
 from tests.support.leaves import gradient, leaf, result
 
 TEXT = """
@@ -305,3 +306,13 @@ def test_an_array_of_any_type_may_have_a_numpy_view_on_a_tape(dtype: str) -> Non
     views[1][0] = 2
     with pytest.raises(kl.TapeError, match="changed through a view"):
         tape.backward(grads={y: kl.ones_like(y)})
+
+
+def test_a_snapshot_may_be_released_by_two_threads() -> None:
+    """As where both look at a constant that a transform in one of them has read."""
+    x = kl.array([1.0, 2.0, 3.0])
+    snapshot = Snapshot(x)
+    for _ in range(2):
+        snapshot.release()
+    x.fill_(4.0)
+    assert snapshot.saved is None and not x.allocation.watches.starts

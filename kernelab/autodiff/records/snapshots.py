@@ -196,13 +196,12 @@ class Snapshot:
 
     def _watch(self, extent: tuple[int, int] | None) -> None:
         """Watch other bytes from now on, or none."""
-        memory = self.elements.allocation
-        if self._watches:
-            assert self._extent is not None
-            memory.unwatch(self, self._extent)
+        memory, before = self.elements.allocation, self._extent
+        self._extent = extent
+        if self._watches and before is not None:  # None where another thread has released it by now
+            memory.unwatch(self, before)
             if extent is not None:
                 memory.watch(self, extent)
-        self._extent = extent
 
     def _sum(self) -> int:
         """A checksum of the elements that still stand in the array."""
