@@ -9,7 +9,7 @@ counts from the end, so that two threads may meet there.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
@@ -48,8 +48,9 @@ def bounds_of(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -
         match stmt:
             case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
                 known[out] = f"(i64){names(of)}_n{axis}"
-    counts = [_executions(function.body, stmt, known) for stmt in stmts]
-    counted = _spread_out(function, stmts, names)
+    executions = dict(_executions(function.body, known))
+    counts = [executions[stmt] for stmt in stmts]
+    counted = _spread_out(function, stmts, executions, names)
     if None in counts:
         return Bounds("-1.0", counted or "false")
     threads = " * ".join(f"(double)args[{axis}]" for axis in range(GRID_SLOTS))
@@ -59,20 +60,24 @@ def bounds_of(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -
     total = f"{threads} * ({' + '.join(map(str, counts))})"
     first, *others = by_component.values()
     most = f"{threads} * ({' + '.join(first)})" if others.count(first) == len(others) else total
-    meeting = [_threads_meeting(function, stmt, known) for stmt in stmts]
+    lets = {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
+    uniform = _uniform(function)
+    meeting = [_threads_meeting(function, stmt, known, lets, uniform) for stmt in stmts]
     of_element = " + ".join(f"{each} * {count}" for each, count in zip(meeting, counts, strict=True))
     tests = [f"{most} >= 0 && {most} < {FEW}"]
     tests += [f"{of_element} < {FEW_OF_ELEMENT}"] if any(each != threads for each in meeting) else []
     return Bounds(total, " || ".join([*tests, *([f"({counted})"] if counted else [])]))
 
 
-def _threads_meeting(function: ir.Function, stmt: ir.Atomic, known: dict[ir.Var, str]) -> str:
+def _threads_meeting(
+    function: ir.Function,
+    stmt: ir.Atomic,
+    known: Mapping[ir.Var, str],
+    lets: Mapping[ir.Var, ir.Let],
+    uniform: Collection[ir.Var],
+) -> str:
     """How many threads come to one element in the same iteration of a statement at most."""
     factors = [f"(double)args[{axis}]" for axis in range(GRID_SLOTS)]
-    lets, uniform = (
-        {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)},
-        _uniform(function),
-    )
     for index in stmt.indices:
         match lets.get(index) if isinstance(index, ir.Var) else None:
             case ir.Let(op=op, args=(dividend, size)) if op.name == "mod":
@@ -88,7 +93,7 @@ def _threads_meeting(function: ir.Function, stmt: ir.Atomic, known: dict[ir.Var,
     return " * ".join(factors)
 
 
-def _spelt(atom: ir.Atom, known: dict[ir.Var, str]) -> str:
+def _spelt(atom: ir.Atom, known: Mapping[ir.Var, str]) -> str:
     """The expression for a number that is known when a launch begins, "" for others."""
     return known.get(atom, "") if isinstance(atom, ir.Var) else str(atom.value)
 
@@ -125,7 +130,12 @@ def _uniform(function: ir.Function) -> frozenset[ir.Var]:
     return frozenset(uniform)
 
 
-def _spread_out(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -> str:
+def _spread_out(
+    function: ir.Function,
+    stmts: Sequence[ir.Atomic],
+    executions: Mapping[ir.Atomic, str | None],
+    names: Names,
+) -> str:
     """The expression that counts additions to an array by their indices, "" where nobody knows these before.
 
     Each thread reads them from its own row of an array that does not change: at a column, or all in a loop.
@@ -140,10 +150,10 @@ def _spread_out(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names)
         match loads.get(stmt.indices[0]) if isinstance(stmt.indices[0], ir.Var) else None:
             case ir.Load(array=of, indices=(thread, *columns)) if thread in function.threads and of in steady:
                 column, count = _columns(columns, loops)
-                executions = _executions(function.body, stmt, {})
             case _:
                 return ""
-        if elem_of(of) != int32 or count is None or executions != ("1.0" if column else f"{count}.0 * 1.0"):
+        times_a_thread = "1.0" if column else f"{count}.0 * 1.0"
+        if elem_of(of) != int32 or count is None or executions[stmt] != times_a_thread:
             return ""
         times.setdefault((of, column, count), Counter())[stmt.component] += count
     threads = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
@@ -171,21 +181,29 @@ def _columns(columns: Sequence[ir.Atom], loops: Mapping[ir.Var, ir.Atom]) -> tup
     return "", None
 
 
-def _executions(block: ir.Block, wanted: ir.Stmt, bounds: dict[ir.Var, str]) -> str | None:
-    """How often a thread comes to a statement at most, as an expression; None where that is unknown."""
+def _executions(
+    block: ir.Block, known: Mapping[ir.Var, str], around: str | None = ""
+) -> Iterator[tuple[ir.Atomic, str | None]]:
+    """How often a thread comes to each atomic at most, as an expression; None where that is unknown.
+
+    It comes to the block `around` times, a text that ends with a sign.
+    """
     for stmt in block.stmts:
-        if stmt is wanted:
-            return "1.0"
-        holders = [inner for inner in ir.blocks(stmt) if any(s is wanted for s in ir.walk(inner))]
-        if not holders:
-            continue
-        inside = _executions(holders[0], wanted, bounds)
-        match stmt:
-            case ir.For(count=ir.Const(value)):
-                return inside and f"{max(int(value), 0)}.0 * {inside}"
-            case ir.For(count=ir.Var() as count) if count in bounds:
-                return inside and f"({bounds[count]} > 0 ? {bounds[count]} : 0) * {inside}"
-            case ir.For() | ir.While():
-                return None
-        return inside
-    raise AssertionError("the statement stands elsewhere")
+        if isinstance(stmt, ir.Atomic):
+            yield stmt, None if around is None else f"{around}1.0"
+        times = around
+        if isinstance(stmt, ir.For | ir.While) and around is not None:
+            count = _count(stmt, known)
+            times = None if count is None else f"{around}{count} * "
+        for inner in ir.blocks(stmt):
+            yield from _executions(inner, known, times)
+
+
+def _count(loop: ir.Loop, known: Mapping[ir.Var, str]) -> str | None:
+    """The iterations of a loop at most, as an expression; None where that is unknown."""
+    match loop:
+        case ir.For(count=ir.Const(value)):
+            return f"{max(int(value), 0)}.0"
+        case ir.For(count=ir.Var() as count) if count in known:
+            return f"({known[count]} > 0 ? {known[count]} : 0)"
+    return None
