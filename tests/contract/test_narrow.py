@@ -298,6 +298,94 @@ def test_what_a_loop_hands_on_in_halves_adds_up(what: str, scalar: str, storage:
     assert x.grad.numpy().astype(float).tolist() == [4096.0, 4096.0]
 
 
+ADDED = {
+    "a name": """
+    s = T(0.0)
+    for j in range(len(c)):
+        s += x[0] * c[j]
+    y[0] = s
+    """,
+    "a name that goes through float32": """
+    s = T(0.0)
+    for j in range(len(c)):
+        s = T(float(s) + float(x[0] * c[j]))
+    y[0] = s
+    """,
+    "a component of a vector": """
+    v = vector(length=2, dtype=T)
+    for j in range(len(c)):
+        v[0] = v[0] + x[0] * c[j]
+    y[0] = v[0]
+    """,
+    "a vector and a matrix": """
+    v, m = vector(T(0.0), length=2, dtype=T), matrix(T(0.0), shape=(2, 2), dtype=T)
+    for j in range(len(c)):
+        m = m + outer(vector(x[0], x[1], length=2, dtype=T), vector(c[j], c[j], length=2, dtype=T))
+        v = v + vector(x[0] * c[j], c[j], length=2, dtype=T)
+    y[0] = T(0.5) * (v[0] + m[0, 1])
+    """,
+    "names that are exchanged": """
+    a, b = T(0.0), T(0.0)
+    j = 0
+    while j < len(c):
+        a, b = b, a + x[0] * c[j]
+        j += 1
+    y[0] = a + b
+    """,
+    "a local array": """
+    q = zeros(2, dtype=T)
+    for j in range(len(c)):
+        q[j % 1] += x[0] * c[j]
+    y[0] = q[0]
+    """,
+    "a field of a struct": """
+    p = Pair(T(0.0), T(1.0))
+    for j in range(len(c)):
+        p.first = p.first + x[0] * p.second * c[j] if x[1] > T(0.0) else p.first
+    y[0] = p.first
+    """,
+    "what a function with rules returns": """
+    s = T(0.0)
+    for j in range(len(c)):
+        s = s + product(x[0], c[j])
+    y[0] = s
+    """,
+}
+RULES = """
+def product(a: T, b: T):
+    return a * b
+
+@func_WAY(product)
+RULE
+
+"""
+WAYS = {
+    "jvp": "def jvp_product(a: T, b: T, da: T, db: T):\n    return a * db + b * da",
+    "grad": "def adj_product(a: T, b: T, r: T):\n    adjoint[a] += b * r\n    adjoint[b] += a * r",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("scalar", ["float16", "bfloat16"])
+@pytest.mark.parametrize("what", ADDED)
+def test_tangents_that_a_loop_adds_up_in_halves_add_up(what: str, scalar: str, way: str) -> None:
+    """Of a sum whose values are 0 and 1 in turn, so that nothing is lost forwards."""
+    rules = RULES.replace("WAY", way).replace("RULE", WAYS[way])
+    text = f"{rules}class Pair:\n    first: T\n    second: T\n\n"
+    text += f"def k(x: array[T], c: array[T], y: array[T]):{ADDED[what]}"
+    kernel, dtype = kl.compile(re.sub(r"\bT\b", scalar, text).rstrip(" "))["k"], getattr(kl, scalar)
+
+    def total(c: Any) -> Any:
+        y = kl.zeros(1, dtype=dtype)
+        kernel[1](kl.ones(2, dtype=dtype), c, y)
+        return y
+
+    c, ones = kl.array(np.tile([1.0, -1.0], 2048), dtype=dtype), kl.ones(4096, dtype=dtype)
+    value, slope = kl.func.jvp(total, (c,), (ones,))
+    assert (float(value[0]), float(slope[0])) == (0.0, 4096.0)
+    assert kl.func.vjp(total, c)[1](kl.ones(1, dtype=dtype))[0].numpy().astype(float).sum() == 4096.0
+
+
 @pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16])
 def test_sums_products_and_scans_of_halves_round_once(dtype: Any) -> None:
     x = kl.ones(4096, dtype=dtype, requires_grad=True)

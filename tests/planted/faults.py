@@ -172,8 +172,8 @@ JVP = (
     Fault(
         "what is appended to a residual has no tangent",
         PASSES,
-        "self.builder.emit(ir.Append(self.beside[array], self.companion(value), span))",
-        "self.builder.emit(ir.Append(self.beside[array], zero(type_of(value)), span))",
+        "self.builder.emit(ir.Append(beside, self.held(value, beside), span))",
+        "self.builder.emit(ir.Append(beside, zero(type_of(value)), span))",
         ("tests/autodiff/test_second_order.py",),
     ),
     Fault(
@@ -207,7 +207,7 @@ JVP = (
     Fault(
         "a store does not store the tangent",
         PASSES,
-        "self.builder.emit(ir.Store(self.beside[array], self.place(stmt), self.companion(value), span))",
+        "self.builder.emit(ir.Store(beside, self.place(stmt), self.held(value, beside), span))",
         "pass",
     ),
     Fault("the tangent of the right factor is lost", PASSES, "return total([left, right])", "return left"),

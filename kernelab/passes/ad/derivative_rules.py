@@ -25,10 +25,44 @@ from kernelab.errors import Diagnostic, KernelTypeError, Related
 from kernelab.lang import ir
 from kernelab.lang.build import FALSE, Builder, Expr, is_float, type_of, zero
 from kernelab.lang.native import Snippet
-from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
-from kernelab.lang.types import Array, Scalar, is_differentiable, scalar_of
+from kernelab.lang.ops import COPY, Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero, resolve
+from kernelab.lang.types import (
+    HALVES,
+    Array,
+    Scalar,
+    Type,
+    Value,
+    float32,
+    is_differentiable,
+    scalar_of,
+    type_named,
+    with_scalar,
+)
 from kernelab.passes.common.copying import Copier, lay_out
 from kernelab.passes.common.effects import Groups, aliases, block_effects, effects
+
+# ----------------------------------------------------------------------------------------------------- halves
+
+
+def wide(type: Value) -> Value:
+    """The type of the derivatives of a value: a half would stop growing after some hundreds of ones."""
+    return with_scalar(type, float32) if scalar_of(type) in HALVES else type
+
+
+def converted(builder: Builder, atom: ir.Atom, type: Value) -> ir.Atom:
+    """A value with the scalars of another type."""
+    if type_of(atom) == type:
+        return atom
+    parts = [builder.apply(str(scalar_of(type)), part) for part in builder.components(atom)]
+    return builder.joined(type, parts)
+
+
+def widened(op: Op, types: Sequence[Type]) -> Op | None:
+    """The operation on other types that one is on halves; None where there is none."""
+    named = type_named(op.name)
+    resolved = resolve(op.name if named is None else str(wide(named)), types)
+    return op if op is COPY else None if resolved is None else resolved[0]
+
 
 # ------------------------------------------------------------------------------------------------- operations
 

@@ -17,12 +17,14 @@ from dataclasses import replace
 from functools import lru_cache
 
 from kernelab.lang import ir
-from kernelab.lang.build import Expr, is_float, type_of, zero
-from kernelab.lang.types import Value, is_differentiable
+from kernelab.lang.build import Expr, elem_of, is_float, type_of, zero
+from kernelab.lang.ops import Op
+from kernelab.lang.types import Array, Value, is_differentiable
 from kernelab.passes.ad.activity import refuse_lost_bits, refuse_undefined, varied
 from kernelab.passes.ad.derivative_rules import (
     EXTREMA,
     better,
+    converted,
     has_tangent,
     insert,
     is_float_array,
@@ -34,6 +36,8 @@ from kernelab.passes.ad.derivative_rules import (
     refused,
     shared,
     transposed,
+    wide,
+    widened,
     winning,
 )
 from kernelab.passes.common.copying import Accompanying, Copier, expanded, lay_out
@@ -57,20 +61,27 @@ def tangent_of(function: ir.Function, active: Iterable[str]) -> ir.Function:
     refuse_undefined(function, variables)
     refuse_lost_bits(function, variables, None, has_tangent)
     dots = {param: ir.Var(param.type, f"{param.hint}_dot", param.span) for param in params}
-    tangent = _Tangent(variables, dots)
+    customs = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Custom)]
+    tangent = _Tangent(variables, dots, frozenset(arg for stmt in customs for arg in stmt.args))
     tangent.stmts(function.body)
     yields = function.body.yields
-    body = tangent.builder.close(*tangent.atoms(yields), *map(tangent.companion, yields))
+    body = tangent.builder.close(*tangent.atoms(yields), *map(tangent.as_given, yields))
     params_out = (*function.params, *dots.values())
     return replace(function, name=f"{function.name}_tangent", params=params_out, body=body)
 
 
 class _Tangent(Accompanying):
-    """Gives each value that varies its tangent for a companion."""
+    """Gives each value that varies its tangent for a companion: of a half a float32, but in memory.
 
-    def __init__(self, varied: frozenset[ir.Var], dots: dict[ir.Var, ir.Var]) -> None:
+    `handed` are the arrays that rules which users wrote take: their tangents are of the same type.
+    """
+
+    def __init__(
+        self, varied: frozenset[ir.Var], dots: dict[ir.Var, ir.Var], handed: frozenset[ir.Atom]
+    ) -> None:
         super().__init__()
         self.varied = varied
+        self.handed = handed
         self.beside.update(dots)
         self.companions.update(dots.items())
 
@@ -78,16 +89,29 @@ class _Tangent(Accompanying):
         return atom in self.varied
 
     def companion(self, atom: ir.Atom) -> ir.Atom:
-        tangent = self.companions.get(atom)
-        return zero(type_of(atom)) if tangent is None else tangent
+        tangent, type = self.companions.get(atom), wide(type_of(atom))
+        return zero(type) if tangent is None else converted(self.builder, tangent, type)
 
     def new_companion(self, var: ir.Var) -> ir.Var:
-        moved = ir.Var(var.type, f"{var.hint}_dot" if var.hint else "", var.span)
+        return self.moved(var, wide(type_of(var)))
+
+    def moved(self, var: ir.Var, type: Value) -> ir.Var:
+        """A Var of a type that becomes the tangent of a value."""
+        moved = ir.Var(type, f"{var.hint}_dot" if var.hint else "", var.span)
         self.companions[var] = moved
         return moved
 
+    def taken(self, var: ir.Var, beside: ir.Var) -> ir.Var:
+        return self.moved(var, elem_of(beside))
+
+    def held(self, value: ir.Atom, beside: ir.Var) -> ir.Atom:
+        return converted(self.builder, self.companion(value), elem_of(beside))
+
     def companion_array(self, stmt: ir.Alloc) -> ir.Alloc:
-        return replace(stmt, out=ir.Var(stmt.out.type, f"{stmt.out.hint}_dot", stmt.out.span))
+        type = stmt.out.type
+        if isinstance(type, Array) and stmt.out not in self.handed:
+            type = Array(wide(type.elem), type.ndim)
+        return replace(stmt, out=ir.Var(type, f"{stmt.out.hint}_dot", stmt.out.span))
 
     def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
@@ -95,7 +119,8 @@ class _Tangent(Accompanying):
                 refuse_native(stmt, "jvp")
             case ir.Append(array, value, span) if array in self.beside:
                 super().stmt(stmt)
-                self.builder.emit(ir.Append(self.beside[array], self.companion(value), span))
+                beside = self.beside[array]
+                self.builder.emit(ir.Append(beside, self.held(value, beside), span))
             case _:
                 super().stmt(stmt)
 
@@ -103,14 +128,25 @@ class _Tangent(Accompanying):
         super().let(stmt)
         if stmt.out not in self.varied:
             return
-        y, xs = self.expr(stmt.out), [self.expr(arg) for arg in stmt.args]
-        dots = [self.companions.get(arg) for arg in stmt.args]
-        moved = push(stmt.op, y, xs, [None if d is None else Expr(self.builder, d) for d in dots])
+        op, values = stmt.op, self.atoms((stmt.out, *stmt.args))
+        dots = [self.companion(arg) if arg in self.companions else None for arg in stmt.args]
+        if any(wide(type_of(v)) != type_of(v) for v in values):
+            op, values, dots = self.in_float32(op, values, dots)
+        y, *xs = (Expr(self.builder, v) for v in values)
+        moved = push(op, y, xs, [None if d is None else Expr(self.builder, d) for d in dots])
         if moved is not None:
             self.companions[stmt.out] = _named(moved.atom, stmt.out)
 
-    def expr(self, atom: ir.Atom) -> Expr:
-        return Expr(self.builder, self.atom(atom))
+    def in_float32(
+        self, op: Op, values: Sequence[ir.Atom], dots: Sequence[ir.Atom | None]
+    ) -> tuple[Op, tuple[ir.Atom, ...], list[ir.Atom | None]]:
+        """An operation on halves, its result, operands and tangents in float32, where there is such a one."""
+        b, types = self.builder, [wide(type_of(v)) for v in values]
+        other = widened(op, types[1:])
+        if other is not None:
+            return other, tuple(converted(b, v, t) for v, t in zip(values, types, strict=True)), [*dots]
+        pairs = zip(dots, values[1:], strict=True)
+        return op, tuple(values), [None if d is None else converted(b, d, type_of(v)) for d, v in pairs]
 
     def atomic(self, stmt: ir.Atomic) -> None:
         super().atomic(stmt)
@@ -121,14 +157,14 @@ class _Tangent(Accompanying):
         elif stmt.kind != "add":
             raise refused(stmt)
         else:
-            moved, value_dot = self.new_companion(stmt.out), self.companion(stmt.value)
             beside, indices = self.beside[stmt.array], self.atoms(stmt.indices)
+            moved, value_dot = self.taken(stmt.out, beside), self.held(stmt.value, beside)
             self.builder.emit(ir.Atomic(moved, stmt.kind, beside, indices, value_dot, stmt.span))
 
     def extremum(self, stmt: ir.Atomic) -> None:
         """The tangent of an element becomes that of the value which replaces it."""
         dots, indices = self.beside[stmt.array], self.atoms(stmt.indices)
-        value_dot, old_dot = self.companion(stmt.value), self.new_companion(stmt.out)
+        value_dot, old_dot = self.held(stmt.value, dots), self.taken(stmt.out, dots)
         value, old = self.atom(stmt.value), self.atom(stmt.out)
         self.builder.emit(ir.Load(old_dot, dots, indices, stmt.span))
         if not is_one(value):
@@ -157,18 +193,23 @@ class _Tangent(Accompanying):
         """The tangents of the results of a function with a rule."""
         rules, args = stmt.rules, self.atoms(stmt.args)
         if rules.jvp is None:
-            return transposed(self.builder, rules, args, [self.companions.get(a) for a in stmt.args])
+            dots = [self.as_given(a) if a in self.companions else None for a in stmt.args]
+            return transposed(self.builder, rules, args, dots)
         extra: list[ir.Atom] = []
         absent: list[int] = []
         for arg, copied in zip(stmt.args, args, strict=True):
             if is_float(arg):
-                extra.append(self.companion(arg))
+                extra.append(self.as_given(arg))
             elif isinstance(arg, ir.Var) and is_float_array(arg):
                 if arg not in self.beside:
                     absent.append(len(args) + len(extra))
                 extra.append(self.beside.get(arg, copied))
         tangents = iter(insert(self.builder, rules.jvp, [*args, *extra], absent))
         return [next(tangents) if is_float(result) else None for result in rules.function.body.yields]
+
+    def as_given(self, atom: ir.Atom) -> ir.Atom:
+        """The tangent of a value in the value's own type."""
+        return converted(self.builder, self.companion(atom), type_of(atom))
 
     def lay_open(self, stmt: ir.Custom) -> None:
         """The tangent of the statements inside; those of a surrogate would say something else."""

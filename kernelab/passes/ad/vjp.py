@@ -18,13 +18,14 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, elem_of, integer, is_float, type_of, zero
-from kernelab.lang.types import HALVES, Array, Value, float32, int32, scalar_of, with_scalar
+from kernelab.lang.types import Array, Value, int32
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
 from kernelab.passes.ad.derivative_rules import (
     EXTREMA,
     any_nonzero,
     better,
+    converted,
     float_arrays,
     insert,
     is_one,
@@ -36,6 +37,7 @@ from kernelab.passes.ad.derivative_rules import (
     refused,
     shared,
     touches,
+    wide,
     winning,
 )
 from kernelab.passes.ad.primal_replay import Env, Replay, ascending, divisions_checked, value_of
@@ -138,11 +140,6 @@ def bar_of(param: ir.Var, widened: bool = False) -> ir.Var:
     if widened:
         type = Array(wide(type.elem), type.ndim)
     return ir.Var(type, f"{param.hint}_bar", param.span)
-
-
-def wide(type: Value) -> Value:
-    """The type of the cotangent of a value: a half would stop growing after some hundreds of ones."""
-    return with_scalar(type, float32) if scalar_of(type) in HALVES else type
 
 
 Cotangents = dict[ir.Var, ir.Atom]
@@ -477,10 +474,7 @@ class Adjoint(Replay):
 
     def converted(self, atom: ir.Atom, type: Value) -> ir.Atom:
         """A value with the scalars of another type."""
-        if type_of(atom) == type:
-            return atom
-        parts = [self.builder.apply(str(scalar_of(type)), part) for part in self.builder.components(atom)]
-        return self.builder.joined(type, parts)
+        return converted(self.builder, atom, type)
 
     def publish(self, params: Sequence[ir.Var]) -> None:
         """Accumulate the cotangents of parameters that are values into their 1-element arrays."""

@@ -178,6 +178,14 @@ class Accompanying(Copier):
         """A Var that becomes the companion of a value."""
         raise NotImplementedError
 
+    def held(self, value: ir.Atom, beside: ir.Var) -> ir.Atom:
+        """The companion of a value, as an array of companions holds it."""
+        return self.companion(value)
+
+    def taken(self, var: ir.Var, beside: ir.Var) -> ir.Var:
+        """A Var for the element of an array of companions, which becomes the companion of a value."""
+        return self.new_companion(var)
+
     def companion_array(self, stmt: ir.Alloc) -> ir.Alloc:
         """The local array that holds the companions of the elements of another."""
         raise NotImplementedError
@@ -195,7 +203,8 @@ class Accompanying(Copier):
                 self.builder.emit(added)
             case ir.Store(array, _, value, span) if array in self.beside:
                 super().stmt(stmt)
-                self.builder.emit(ir.Store(self.beside[array], self.place(stmt), self.companion(value), span))
+                beside = self.beside[array]
+                self.builder.emit(ir.Store(beside, self.place(stmt), self.held(value, beside), span))
             case ir.Save(stack, atoms, span):
                 moved = self._pushed[stack] = self._accompanied(atoms)
                 self.builder.emit(ir.Save(stack, self._both(atoms, moved), span))
@@ -220,8 +229,8 @@ class Accompanying(Copier):
     def load(self, stmt: ir.Load) -> None:
         super().load(stmt)
         if stmt.array in self.beside:
-            companion, array = self.new_companion(stmt.out), self.beside[stmt.array]
-            self.builder.emit(ir.Load(companion, array, self.place(stmt), stmt.span))
+            array = self.beside[stmt.array]
+            self.builder.emit(ir.Load(self.taken(stmt.out, array), array, self.place(stmt), stmt.span))
 
     def _accompanied(self, atoms: Sequence[ir.Atom]) -> list[int]:
         return [i for i, atom in enumerate(atoms) if self.is_accompanied(atom)]
