@@ -372,6 +372,30 @@ def test_a_tape_in_checked_mode_has_the_same_gradients(kernels: dict[str, Any]) 
     assert checked == gradient()
 
 
+@pytest.mark.parametrize("kind", ["min", "max"])
+def test_what_the_winner_of_an_extremum_takes_is_no_race(kind: str) -> None:
+    kernel = kl.compile(f"""
+def reached(x: array[vec2], s: array[vec2]):
+    i = tid()
+    old = atomic_{kind}(s, i % 2, x[i])
+    x[i] = x[i] * old[0]
+""")["reached"]
+
+    def gradients() -> list[Any]:
+        x = kl.array(np.float32([[3, 1], [1, 4], [2, 5], [6, 0]]), dtype=kl.vec2, requires_grad=True)
+        s = kl.array(np.float32([[2.5, 2.5], [0.5, 0.5]]), dtype=kl.vec2, requires_grad=True)
+        with kl.Tape() as tape:
+            moved = 1.0 * x
+            kernel[4](moved, s)
+            loss = moved.sum()
+        tape.backward(grads={loss: [[1.0, 2.0]], s: kl.full(2, kl.vec2(3.0, 1.0))})
+        return [x.grad.tolist(), s.grad.tolist()]
+
+    checked = gradients()
+    kl.config.check = None
+    assert checked == gradients()
+
+
 def test_sums_of_adjoints_are_no_races_and_backward_names_the_line(kernels: dict[str, Any]) -> None:
     text = """
 def picked(x: array[float], of: array[int], y: array[float]):

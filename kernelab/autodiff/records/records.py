@@ -468,7 +468,8 @@ class LaunchRecord(Call, LaunchEntry):
         arguments = [saved.get(i, argument) for i, argument in enumerate(self.arguments)]
         parts = self.adjoint_parts(adjoints, saved)
         arguments += [*self.bars(adjoints), *self.residuals]
-        run_on_copies(adjoint, adjoint.name, self.grid, arguments, parts)
+        taken_from = self.kernel.program.taken_from
+        run_on_copies(adjoint, adjoint.name, self.grid, arguments, parts, taken_from)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""

@@ -15,13 +15,13 @@ from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, rounded_often, totals, wide
 from kernelab.data_classes.turns import cached_property
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Custom, Function, Load, Native, Storage, Store, defs, walk
+from kernelab.lang.ir import Atomic, Custom, Function, Load, Native, Storage, Store, defs, walk
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import HALVES, Array, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
-from kernelab.passes.ad.derivative_rules import refuse_shared_arguments
+from kernelab.passes.ad.derivative_rules import EXTREMA, refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.left_adjoints import cleared_once, without_clears
 from kernelab.passes.ad.vjp import Vjp, vjp
@@ -185,6 +185,12 @@ class Program:
         param, threads = self.flat.params[position], self.flat.threads
         stores = (stmt for stmt in self.flat.body.stmts if isinstance(stmt, Store) and stmt.array is param)
         return any(store.indices == threads for store in stores)
+
+    @cached_property
+    def taken_from(self) -> frozenset[str]:
+        """The adjoints from which the winner of an atomic extremum takes: threads come there in turn."""
+        atomics = (stmt for stmt in walk(self.flat.body) if isinstance(stmt, Atomic))
+        return frozenset(f"{stmt.array.hint}_bar" for stmt in atomics if stmt.kind in EXTREMA)
 
     def adds_once(self, position: int) -> bool:
         """Whether nothing happens to an array but that a thread adds, once, to the element of its indices."""

@@ -65,9 +65,14 @@ def check_launch(
 
 
 def run_on_copies(
-    program: Program, name: str, grid: Grid, arguments: Sequence[Any], parts: Sequence[bytes]
+    program: Program,
+    name: str,
+    grid: Grid,
+    arguments: Sequence[Any],
+    parts: Sequence[bytes],
+    in_turn: frozenset[str] = frozenset(),
 ) -> Checked:
-    """The same, but for what is not finite."""
+    """The same, but for what is not finite, and for races at arrays to which threads come `in_turn`."""
     _refuse_unwritten_numbers(program, name, arguments)
     arrays = {i: arguments[i] for i in program.arrays}
     names = dict(zip(arrays, program.names(program.arrays), strict=True))
@@ -76,7 +81,7 @@ def run_on_copies(
         run = run_marked(program, name, grid.extents, arguments, parts, frozenset(unset))
     except KernelIndexError as error:
         raise _with_sizes(error, program, grid, arguments) from None
-    refuse(run.races())
+    refuse(run.races(in_turn))
     _refuse_unwritten(run, unset)
     masks: set[Unwritten] = {one.allocation.unwritten for one in unset.values()}
     return Checked(run, unset, {mask: mask.state() for mask in masks})

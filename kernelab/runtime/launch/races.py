@@ -134,9 +134,9 @@ class MarkedRun:
     marks: "Marks"
     copies: dict[Allocation, Allocation]
 
-    def races(self) -> tuple[Race, ...]:
-        """The races of the launch."""
-        return tuple(_races(self, sorted(self.marks.elements.keys() & stored(self.program.flat))))
+    def races(self, but: frozenset[str] = frozenset()) -> tuple[Race, ...]:
+        """The races of the launch at elements of all arrays, `but` some."""
+        return tuple(_races(self, sorted(self.marks.elements.keys() & stored(self.program.flat) - but)))
 
     def visit(self, mark: int, use: Use) -> tuple[Visit, str]:
         """Who left a mark, and the thread as a reader finds it."""
