@@ -279,17 +279,21 @@ def names_of_memories(memories: Iterable[Any]) -> dict[Any, str]:
 
 
 def _names() -> Iterator[tuple[str, object]]:
-    """The user's names and what they stand for, from the code that called kernelab outwards."""
+    """The user's names and what they stand for, from the code that called kernelab outwards.
+
+    Behind them come the arrays that structs hold, by the names of their fields: `s.k`.
+    """
     frame = user_frame(sys._getframe(1))
     scopes = [frame.f_locals, frame.f_globals]
     for _ in range(_CALLERS):
         if frame.f_back is not None:
             frame = frame.f_back
             scopes.append(frame.f_locals)
-    for names in scopes:
-        for name, value in tuple(names.items()):
-            if not name.startswith("_"):
-                yield name, value
+    found = [pair for names in scopes for pair in tuple(names.items()) if not pair[0].startswith("_")]
+    yield from found
+    for name, value in found:
+        if hasattr(type(value), "__kernelab_struct__"):
+            yield from value._named(name)
 
 
 def made_from_host(elements: Elements, data: Any) -> None:

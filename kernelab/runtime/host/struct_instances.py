@@ -206,6 +206,15 @@ class Instance:
                 self._traced[entry.name] = array([value], entry.type, (1,), requires_grad=True)
                 self._values[entry.name] = _element_of(self._traced[entry.name])
 
+    def _named(self, prefix: str) -> Iterator[tuple[str, array]]:
+        """The arrays in it, also those in which its numbers stand, by the names of their fields."""
+        for name in self._values:
+            held = held_in(self, name)
+            if isinstance(held, Instance):
+                yield from held._named(f"{prefix}.{name}")
+            elif isinstance(held, array):
+                yield f"{prefix}.{name}", held
+
     # -------------------------------------------------------------------------------------- leaves
 
     def _leaves(self) -> list[Any]:
