@@ -425,6 +425,9 @@ def test_additions_are_plain_where_few_threads_meet_at_an_element() -> None:
         i, j = tid()
         k = i * j
         s[i % n, (k + j) % n] += 1.0
+    def diagonal(s: array2d[float], n: int):
+        i = tid()
+        s[i % n, (i + 1) % n] += 1.0
     """)
     big, plain, exact = 2.0**24, True, False
     for name, threads, n, how in (
@@ -437,8 +440,10 @@ def test_additions_are_plain_where_few_threads_meet_at_an_element() -> None:
         ("by_loop", 1 << 13, 1 << 8, exact),
         ("by_loop", 1 << 11, 1 << 10, plain),
         ("twice", (1 << 10, 1 << 10), 1 << 5, exact),
+        ("diagonal", 1 << 17, 1 << 8, plain),
+        ("diagonal", 1 << 20, 1 << 6, exact),
     ):
-        shape = (n, n) if name == "twice" else (n,)
+        shape = (n, n) if name in ("twice", "diagonal") else (n,)
         s = kl.full(shape, big)
         kl.launch(kernels[name], threads, [s, n])
         counts = s.numpy() - big

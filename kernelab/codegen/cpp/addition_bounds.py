@@ -77,7 +77,8 @@ def _threads_meeting(
     uniform: Collection[ir.Var],
 ) -> str:
     """How many threads come to one element in the same iteration of a statement at most."""
-    factors = [f"(double)args[{axis}]" for axis in range(GRID_SLOTS)]
+    threads = [f"(double)args[{axis}]" for axis in range(GRID_SLOTS)]
+    factors = [*threads]
     for index in stmt.indices:
         match lets.get(index) if isinstance(index, ir.Var) else None:
             case ir.Let(op=op, args=(dividend, size)) if op.name == "mod":
@@ -87,7 +88,8 @@ def _threads_meeting(
                 number, extent, meeting = _unscaled(_unshifted(index, lets, uniform), lets), "", "2.0"
         if number in function.threads:
             axis = function.threads.index(number)
-            factors[axis] = meeting.format(factors[axis])
+            # Two remainders of an index may agree: the first counts.
+            factors[axis] = meeting.format(threads[axis]) if factors[axis] == threads[axis] else factors[axis]
         elif number is not None and number is function.linear and meeting == "2.0":
             factors = [meeting, *["1.0"] * (GRID_SLOTS - 1)]
     return " * ".join(factors)
