@@ -497,6 +497,23 @@ def test_additions_by_rows_of_indices_are_counted() -> None:
             np.testing.assert_array_equal(s.numpy(), (big + counts).astype(np.float32))
 
 
+def test_additions_by_few_long_rows_are_not_overlooked() -> None:
+    kernels = kl.compile("""
+    def rows(of: array2d[int], s: array[float]):
+        i = tid()
+        for k in range(1000):
+            s[of[i, k]] += 1.0
+    """)
+    n, big = 1 << 12, 2.0**24
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        of = np.repeat(rng.permutation(n).astype(np.int32)[:, None], 1000, 1)
+        of[rng.choice(n, 150, replace=False)] = 0
+        s = kl.full(n, big)
+        kl.launch(kernels["rows"], n, [kl.array(of), s])
+        assert s.numpy()[0] - big == np.count_nonzero(of == 0), seed
+
+
 def test_that_is_counted_only_where_indices_are_known_beforehand() -> None:
     params = "x: array[float], of: array[int], rows: array2d[int], s: array[float], k: int"
     for body, is_counted in {
@@ -513,6 +530,8 @@ def test_that_is_counted_only_where_indices_are_known_beforehand() -> None:
         "for n in range(k):\n    s[rows[i, n]] += x[i]": False,
         "for n in range(3):\n    s[rows[n, i]] += x[i]": False,
         "for n in range(3):\n    s[rows[i, n + 1]] += x[i]": False,
+        "for n in range(64):\n    s[rows[i, n]] += x[i]": True,
+        "for n in range(65):\n    s[rows[i, n]] += x[i]": False,
     }.items():
         text = f"def f({params}):\n    i = tid()\n" + indent(body, "    ")
         unit = emit([scalarise(lowered(text, "f"))], Cpu())

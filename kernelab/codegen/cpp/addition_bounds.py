@@ -29,6 +29,8 @@ FEW = 1 << 16
 FEW_OF_ELEMENT = 1 << 12
 """With fewer additions to each element it loses even less, however many there are in all."""
 
+MOST_OF_ROW = 1 << 6
+"""With longer rows of indices too few threads are counted to find an element that gets many additions."""
 
 MOST_SCALE = 1 << 10
 """The least multiple of a thread index that is taken to pass the end of 32 bits."""
@@ -158,6 +160,8 @@ def _spread_out(
         if elem_of(of) != int32 or count is None or executions[stmt] != times_a_thread:
             return ""
         times.setdefault((of, column, count), Counter())[stmt.component] += count
+    if any(max(number.values()) > MOST_OF_ROW for number in times.values()):
+        return ""
     threads = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))
     extent = f"{names(stmts[0].array)}_n0"
     tests, each = [f"{extent} >= {MANY}"], []
