@@ -451,6 +451,22 @@ def test_additions_are_plain_where_few_threads_meet_at_an_element() -> None:
         assert counts.sum() == (0 if how is plain else additions), (name, threads, n)
 
 
+def test_iterations_are_counted_beyond_32_bits() -> None:
+    kernel = kl.compile("""
+    def nested(s: array[float], n: int):
+        i = tid()
+        for a in range(n):
+            for b in range(n):
+                if b > 0:
+                    break
+                s[(a + b) % 3] += 1.0
+    """)["nested"]
+    n, threads, big = 1 << 16, 16, 2.0**24
+    s = kl.full(3, big)
+    kl.launch(kernel, threads, [s, n])
+    assert (s.numpy() - big).sum() == n * threads
+
+
 def test_additions_are_plain_where_each_group_of_elements_gets_few(kernels: dict[str, kl.Kernel]) -> None:
     rng, n, m = np.random.default_rng(1), 3 << 19, 1 << 17
     of, x, before = (

@@ -211,5 +211,6 @@ def _count(loop: ir.Loop, known: Mapping[ir.Var, str]) -> str | None:
         case ir.For(count=ir.Const(value)):
             return f"{max(int(value), 0)}.0"
         case ir.For(count=ir.Var() as count) if count in known:
-            return f"({known[count]} > 0 ? {known[count]} : 0)"
+            # Products of int32 would begin again at 2**31.
+            return f"({known[count]} > 0 ? (double){known[count]} : 0)"
     return None
