@@ -90,6 +90,9 @@ pick: "Hook[[Any, tuple[Any, ...]], Any]" = Hook("kernelab.runtime.ops.indexed")
 compile_entry: "Hook[[str, str], Callable[[bytes], None]]" = Hook("kernelab.runtime.kernel.texts")
 """The entry of the kernel with that name in a text."""
 
+filled: "Hook[[Any, tuple[Any, ...]], None]" = Hook("kernelab.runtime.context.recorder")
+"""Numbers with these origins were assigned to elements of a view of NumPy's over an allocation."""
+
 run: "Hook[[Any, Any, list[Any]], None]" = Hook("kernelab.runtime.launch.launch")
 """A kernel launched on a grid with its arguments."""
 

@@ -15,6 +15,8 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
+from kernelab.hooks import filled
+
 MOST = 4
 """How many origins a number remembers."""
 
@@ -157,6 +159,9 @@ def changed(target: Any, sources: Origins) -> None:
         if isinstance(target, TracedArray) and target.dtype.kind in "fc":
             target._origins = _that_matter((*sources, *target._origins))
         target = target.base
+    memory = getattr(target, "allocation", None) if sources else None
+    if memory is not None:
+        filled(memory, sources)
 
 
 def _changed_out(result: Any, given: Sequence[Any], plain: Sequence[Any], sources: Origins) -> None:

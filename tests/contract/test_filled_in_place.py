@@ -1,6 +1,7 @@
 """Arrays that the host fills in place with what it took: through views of NumPy's, buffers, lent memory."""
 
 import ctypes
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -195,6 +196,51 @@ def changed_by_a_fill(x: Any, q: Any, y: Any) -> None:
 @pytest.mark.parametrize("use", [before_anything_is_taken, looked_at_alone, changed_by_a_fill])
 def test_a_view_through_which_nothing_came_is_silent(use: Use, mode: str) -> None:
     assert MODES[mode](use) == []
+
+
+FILLED: dict[str, Callable[[Any, Any], Any]] = {
+    "all": lambda w, q: w.numpy().__setitem__(slice(None), 2.0 * q.numpy()),
+    "one": lambda w, q: w.numpy().__setitem__(1, q[0]),
+    "a part": lambda w, q: w[1:].numpy().__setitem__(slice(None), q.numpy()[:2]),
+    "flat": lambda w, q: setattr(w.numpy(), "flat", q.numpy()),
+    "fill": lambda w, q: w.numpy().fill(q[2]),
+    "copyto": lambda w, q: np.copyto(w.numpy(), q.numpy()),
+    "add.at": lambda w, q: np.add.at(w.numpy(), [0, 0], q.numpy()[:2]),
+    "out": lambda w, q: np.sin(q.numpy(), out=w.numpy()),
+    "sum": lambda w, q: np.sum(q.numpy(), keepdims=True, out=w.numpy()[:1]),
+    "components": lambda w, q: operator.setitem(w.numpy().reshape(3, 1)[:, 0], slice(0, 2), q.numpy()[1:]),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_what_is_computed_of_the_tapes_values_is_told_also_of_an_array_with_gradients(name: str) -> None:
+    def use(x: Any, q: Any, y: Any) -> None:
+        w = kl.zeros(3, requires_grad=True)
+        FILLED[name](w, q)
+        weighted[3](x, w, y)
+
+    (text,) = told_on_a_tape(use)
+    assert "no gradient flows from an array back to `q`: the values came by the host" in text
+
+
+def test_an_array_with_gradients_may_be_filled_with_other_values_and_with_its_own() -> None:
+    def use(x: Any, q: Any, y: Any) -> None:
+        w = kl.ones(3, requires_grad=True)
+        w.numpy()[:] = 2.0 * w.numpy() + kl.clone(q, requires_grad=False).numpy()
+        w.numpy()[0] = 1.0 if q[0] > 0.0 else 2.0
+        weighted[3](x, w, y)
+
+    assert told_on_a_tape(use) == []
+
+
+def test_what_replaced_such_values_is_silent() -> None:
+    def use(x: Any, q: Any, y: Any) -> None:
+        w = kl.zeros(3, requires_grad=True)
+        w.numpy()[:] = q.numpy()
+        kernels["square"][3](x, w)
+        weighted[3](x, w, y)
+
+    assert told_on_a_tape(use) == []
 
 
 def test_an_array_kept_from_a_function_under_vmap_is_not_looked_at() -> None:

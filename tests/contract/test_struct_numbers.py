@@ -131,6 +131,7 @@ def set_item(target: Any, key: Any, value: Any) -> None:
     target[key] = value
 
 
+@pytest.mark.filterwarnings("ignore:no gradient flows from `s.turn` back to `s.gain`")
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_components_set_between_two_launches_are_refused_and_after_them_harmless(name: str) -> None:
     s, y = made(), kl.zeros(2, requires_grad=True)

@@ -246,6 +246,13 @@ class Provenance(Witness):
         several.append(values)
         return several[-1]
 
+    def filled(self, memory: Allocation, sources: Origins, record: int) -> None:
+        """Note that numbers with origins went into some memory through a view of NumPy's."""
+        known = tuple(one for one in self.known(sources) if one.elements.allocation is not memory)
+        if known:
+            values = HostValues(caller(), record, "view", known, len(self.outer) + len(self._host_reads))
+            self.arrays.setdefault(memory, []).append(values)
+
     def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int) -> None:
         """Note the memory of gradients that were computed from arrays after some record."""
         place = caller()

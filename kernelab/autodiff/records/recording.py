@@ -451,6 +451,11 @@ class Recording(Witness, Recorder):
         """Note an array of host values, if these may come from the tape."""
         self.provenance.made_from_host(elements, data, len(self.records))
 
+    def filled(self, memory: Allocation, sources: Origins) -> None:
+        """Note what an array with gradients of its own was filled with; of others the order tells."""
+        if memory.requires_grad:
+            self.provenance.filled(memory, sources, len(self.records))
+
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         """Record an overwrite from the host."""
         self.provenance.made_from_host(dest, data, len(self.records), how)

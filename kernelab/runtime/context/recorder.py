@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, ClassVar, TypeVar
 
+from kernelab import hooks
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelError, Source, Span, label_of, running_shell, warn_once
 from kernelab.host.traced import Origins, origins
@@ -75,6 +76,9 @@ class Recorder:
 
     def made_from_host(self, elements: Elements, data: Any = None) -> None:
         """An array was made of values that the host had, of `data`."""
+
+    def filled(self, memory: Any, sources: Origins) -> None:
+        """Numbers with these origins went into some memory through a view of NumPy's."""
 
     def used_outside(self, elements: Elements, by_host: bool) -> Origins:
         """An array is used where this recorder sees nothing: in another thread, or in a rule (`IN_RULE`).
@@ -303,6 +307,14 @@ def made_from_host(elements: Elements, data: Any) -> None:
         recorder.made_from_host(elements, data)
     else:
         note_given(data)
+
+
+@hooks.filled.provide
+def filled(memory: Any, sources: Origins) -> None:
+    """Tell the recorder that numbers with origins went into some memory through a view of NumPy's."""
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.filled(memory, sources)
 
 
 def unrecorded() -> AbstractContextManager[None]:
