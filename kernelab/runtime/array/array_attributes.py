@@ -11,7 +11,7 @@ a leaf can say what is missing.  ``record_tape=False`` says that nothing is miss
 """
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from threading import get_ident
 from typing import Any, Self, TypeVar, get_args
@@ -292,9 +292,8 @@ class Origin:
 
     @property
     def alive(self) -> list[Allocation]:
-        """The memory that it read, as far as anybody still has it and no gradient has reached it."""
-        memories = [source() for source in self.sources]
-        return [memory for memory in memories if memory is not None and memory.adjoint is None]
+        """The memory that it and launches before it read, as far as no gradient has reached it."""
+        return _computed_from([source() for source in self.sources])
 
     def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
         """The diagnostic for a tape that reads `name`, which this launch computed: no gradient passes it."""
@@ -310,26 +309,40 @@ class Origin:
         )
 
 
-def sources_of(elements: Iterable[Any]) -> list[Allocation]:
-    """The memory with gradients under arrays, and what unrecorded launches computed that from."""
-    sources: dict[Allocation, None] = {}
-    for memory in [one.allocation for one in elements]:
-        if not memory.requires_grad:
-            continue
-        sources[memory] = None
-        if memory.origin is not None and memory.origin[0] == memory.version:
-            sources |= dict.fromkeys(earlier for ref in memory.origin[4] if (earlier := ref()) is not None)
-    return [memory for memory in sources if memory.adjoint is None]
+def note_origin(
+    kernel: str, arguments: Sequence[Any], used: Sequence[Sequence[int]], written: Sequence[Allocation]
+) -> None:
+    """Leave with what an unrecorded launch has just written, memory with gradients, that it came from others.
 
-
-def note_origin(kernel: str, sources: Iterable[Allocation], written: Sequence[Allocation]) -> None:
-    """Leave with what an unrecorded launch has written, memory with gradients, that it came from others."""
-    refs = [weakref.ref(memory) for memory in sources if memory not in written]
+    `used` are the positions of the arrays that it reads, and of numbers for which arrays may stand.
+    """
+    read, numbers = used
+    elements = [arguments[i] for i in read]
+    elements += [one for i in numbers if (one := getattr(arguments[i], "array", None)) is not None]
+    memories: list[Allocation | None] = [one.allocation for one in elements if one.allocation.requires_grad]
+    refs = [weakref.ref(one) for one in _computed_from(memories, written) if one not in written]
     if not refs:
         return
-    place, thread = caller(4), get_ident()  # behind this, its caller, `run`, and what has called that
+    place, thread = caller(3), get_ident()  # behind this, `run`, and what has called it
     for memory in written:
         memory.origin = (memory.version, kernel, place, thread, refs)
+
+
+def _computed_from(
+    memories: "list[Allocation | None]", written: Sequence[Allocation] = ()
+) -> list[Allocation]:
+    """These, as far as they are alive, and what they come from, without those that a gradient has reached.
+
+    What has been `written` just now counts as it was before.
+    """
+    found: dict[Allocation, None] = {}
+    for memory in memories:  # which grow
+        if memory is None or memory in found:
+            continue
+        found[memory] = None
+        if memory.origin is not None and memory.origin[0] == memory.version - written.count(memory):
+            memories += [earlier() for earlier in memory.origin[4]]
+    return [memory for memory in found if memory.adjoint is None]
 
 
 def origin_of(memory: Allocation) -> Origin | None:

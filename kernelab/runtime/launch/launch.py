@@ -32,7 +32,7 @@ from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
 from kernelab.lang.types import Array, Scalar, float32, is_differentiable, with_scalar
 from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.array.array_attributes import note_origin, sources_of
+from kernelab.runtime.array.array_attributes import note_origin
 from kernelab.runtime.context.recorder import (
     ENTERED,
     RECORDER,
@@ -192,7 +192,9 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     else:
         if recorder is not None:
             recorder.left_out(Call(kernel, grid, tuple(arguments), (*parts,), structs, LAUNCH_CONFIG.get()))
-        _will_write(kernel, grid, arguments, record_tape)
+        traced = will_write(kernel.program, grid.extents, arguments)
+        if traced and record_tape:
+            note_origin(kernel.name, arguments, (plan.read, plan.numbers), traced)
         kernel.program.entry_for(arguments)(b"".join(parts))
     if checked is not None:
         checked.has_run()
@@ -204,16 +206,6 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     for i in plan.written:
         if arguments[i].__class__ is Gathered:  # what was written goes to where they were picked from
             arguments[i].source.assign(arguments[i])
-
-
-def _will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any], has_origin: bool) -> None:
-    """Announce what an unrecorded launch writes, and note what that comes from, if it `has_origin`."""
-    plan = kernel.plan
-    numbers = [arguments[i].array for i in plan.numbers if arguments[i].__class__ is Reference]
-    sources = sources_of([*[arguments[i] for i in plan.read], *numbers]) if has_origin else ()
-    traced = will_write(kernel.program, grid.extents, arguments)
-    if traced and sources:
-        note_origin(kernel.name, sources, traced)
 
 
 def _notify_outside(plan: Plan, arguments: Sequence[Any]) -> None:
