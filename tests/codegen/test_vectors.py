@@ -566,6 +566,13 @@ def sums(x: array2d[float], shift: int, n: int, y: array2d[float]):
     y[(i + 1) % 3, (j + shift) % n] += x[i, j]
     y[i, (j - 1 + n) % n] += 2.0 * x[i, j]
 
+def clamped(x: array2d[float], shift: int, n: int, y: array2d[float]):
+    i, j = tid()
+    k = where(j < n, j, n - 1)
+    y[i, clamp(j + shift, 0, n - 1)] += x[i, max(j - 1, 0)]
+    y[i, n - 1 - k] += x[i, min(max(j + shift, 0), x.shape[1] - 1)]
+    y[0, max(k - 2, 0)] += 2.0 * x[i, j]
+
 def many(x: array2d[float], shift: int, n: int, y: array2d[float]):
     i, j = tid()
     v = x[i, j]
@@ -574,7 +581,7 @@ def many(x: array2d[float], shift: int, n: int, y: array2d[float]):
 RING_SUMS += "        v = v * 2.0 - x[i, j]\n" * 60 + "        y[i, (j + shift) % n] += v\n"
 
 
-@pytest.mark.parametrize("name", ["sums", "many"])
+@pytest.mark.parametrize("name", ["sums", "clamped", "many"])
 @pytest.mark.parametrize("n", [N, N - 3, 100, 17, 16, 15, 7, 1])
 @pytest.mark.parametrize("shift", [0, -3, 777])
 @pytest.mark.parametrize("stride", [1, 2])

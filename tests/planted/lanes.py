@@ -79,8 +79,8 @@ LANES = (
     Fault(
         "elements on a ring always lie side by side",
         CODEGEN,
-        "{stride} && {offsets}[{last}] - {offsets}[0] == {4 * last};",
-        "{stride};",
+        "!any({offsets} != {offsets}[0] + 4 * iota);",
+        "true;",
         VECTORS,
     ),
     Fault(

@@ -28,6 +28,9 @@ from kernelab.lang.types import Array, bool_, bytes_of, float32, float64, int32,
 BY_LANES = frozenset({bool_, *SMALL})
 """The scalars whose elements are not as wide as a lane: each lane moves its own."""
 
+MOSTLY_LINEAR = frozenset({"add", "sub", "mod", "min", "max", "where"})
+"""The operations on indices that keep neighbours beside each other, but at borders and on rings."""
+
 MOST_STREAMS = 4
 """The arrays that are written past the caches at a time: processors gather about twice as many lines."""
 
@@ -51,7 +54,7 @@ class Place:
 
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
     lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Those on
-    a ring lie side by side where the variable `near` is true: unless the ring begins anew among them.
+    a ring, or at clamped indices, lie side by side where the variable `near` is true.
     """
 
     base: str
@@ -198,29 +201,29 @@ class VectorMemory(VectorValues):
         if packed:
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
-        near = ""
-        if varying == [last] and not linear and size_of(elem) == 1 and self.is_on_ring(stmt.indices[last]):
-            near = self.declared_near(array, offset)
+        is_likely = varying == [last] and size_of(elem) == 1 and self.is_mostly_linear(stmt.indices[last])
+        near = self.declared_near(array, offset) if is_likely else ""
         return Place(base, offset, collide=collide, packed=packed, near=near)
 
-    def is_on_ring(self, index: ir.Atom) -> bool:
-        """Whether an index is the remainder of one that is greater by one in each next thread."""
-        let = self.remainders.get(index)
-        return let is not None and self.of(let.args[0]) == LINEAR and self.of(let.args[1]) == UNIFORM
+    def is_mostly_linear(self, index: ir.Atom) -> bool:
+        """Whether an index is likely to be one more in each next thread, but at borders and on rings."""
+        let = self.lets.get(index)
+        if let is None or let.op.name not in MOSTLY_LINEAR:
+            return False
+        operands = let.args[1:] if let.op.name == "where" else let.args
+        varying = [each for each in operands if self.of(each) != UNIFORM]
+        return bool(varying) and all(self.of(x) == LINEAR or self.is_mostly_linear(x) for x in varying)
 
     @cached_property
-    def remainders(self) -> dict[ir.Atom, ir.Let]:
-        lets = (stmt for stmt in ir.walk(self.function.body) if isinstance(stmt, ir.Let))
-        return {let.out: let for let in lets if let.op.name == "mod"}
+    def lets(self) -> dict[ir.Atom, ir.Let]:
+        return {let.out: let for let in ir.walk(self.function.body) if isinstance(let, ir.Let)}
 
     def declared_near(self, array: ir.Var, offsets: str) -> str:
         """The variable that says whether elements at `offsets` lie side by side, "" for other sizes."""
         if scalar_of(elem_of(array)) not in (float32, int32) or is_field(array):
             return ""
-        name, near, last = self.name(array), self.name.fresh(f"{self.name(array)}_near"), self.lanes.width - 1
-        assert isinstance(array.type, Array)
-        stride = f"{name}_s{array.type.ndim - 1} == 4"
-        self.line(f"const bool {near} = {stride} && {offsets}[{last}] - {offsets}[0] == {4 * last};")
+        near = self.name.fresh(f"{self.name(array)}_near")
+        self.line(f"const bool {near} = !any({offsets} != {offsets}[0] + 4 * iota);")
         return near
 
     def nearby(self, array: ir.Var) -> Iterator[str]:
@@ -381,7 +384,7 @@ class VectorMemory(VectorValues):
         return f"({type}){gathered}"
 
     def lies_near(self, place: Place) -> str:
-        """The test whether elements on a ring lie side by side for all lanes; "" where it does not pay."""
+        """The test whether the elements of all lanes lie side by side; "" where it does not pay."""
         if not self.mask or not place.near:
             return place.near
         # Most groups of a long function are whole, though all have a mask.

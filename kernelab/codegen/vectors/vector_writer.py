@@ -280,16 +280,15 @@ class VectorWriter(VectorMemory):
             stmt in self.wide for stmt, _ in additions
         ):
             return ""
-        tests = [wide.few, *filter(None, dict.fromkeys(near))]
-        with super().braces(f"if ({' && '.join(tests)})"):
+        tests = [*filter(None, dict.fromkeys(near))]
+        with super().braces(f"if ({' && '.join([wide.few, *tests])})"):
             for stmt, place in additions:
                 self.line(f"*(vfu*)({place.first}) += {self.vector(stmt.value)};")
-        (stmt, place), *others = additions
-        if is_side_by_side[0] and not others:
-            at, value = spelling.unwrapped(place.base), self.vector(stmt.value)
-            with super().braces(f"else if ({wide.dense} && {wide.sums}.shift == 2)"):
-                self.line(f"vdu* const sums = (vdu*)({wide.dense} + ({wide.place(at)}));")
-                self.line(f"sums[0] += low({value}), sums[1] += high({value});")
+        with super().braces(f"else if ({' && '.join([wide.dense, f'{wide.sums}.shift == 2', *tests])})"):
+            for stmt, place in additions:
+                at, value = spelling.unwrapped(place.first), self.vector(stmt.value)
+                sums = f"((vdu*)({wide.dense} + ({wide.place(at)})))"
+                self.line(f"{sums}[0] += low({value}), {sums}[1] += high({value});")
         return "else"
 
     def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:
