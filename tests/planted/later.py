@@ -221,8 +221,8 @@ LATER = (
     Fault(
         "the sums of all lanes are those of their first half",
         CODEGEN,
-        "sums[1] += high({value})",
-        "sums[1] += low({value})",
+        "{sums}[1] += high({value})",
+        "{sums}[1] += low({value})",
         VECTORS,
     ),
     Fault(
