@@ -600,6 +600,22 @@ def test_sums_on_a_ring_are_the_same(
     np.testing.assert_array_equal(*memory)
 
 
+@pytest.mark.parametrize("dtype", [kl.vec2, kl.vec3, kl.vec4, kl.vec2i, kl.vec2d])
+@pytest.mark.parametrize("n", [N, 100, 17, 16, 15, 1])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_vectors_on_a_ring_are_the_same(dtype: Any, n: int, stride: int, vectorised: list[bool]) -> None:
+    kernel = kl.compile(
+        f"def f(x: array[{dtype}], n: int, shift: int, y: array[{dtype}], z: array[{dtype}]):\n"
+        "    i = tid()\n    y[i] = x[(i + shift) % n] - x[clamp(i + shift, 0, n - 1)]\n"
+        "    if i % 3 == 1:\n        z[i] = x[(i - shift) % n]"
+    )["f"]
+    values = np.random.default_rng(n).integers(
+        -99, 99, (n * stride, kl.zeros(1, dtype=dtype).numpy().shape[1])
+    )
+    x = kl.array(values, dtype=dtype)[::stride]
+    agree(kernel, N, lambda: [x, n, 3, kl.zeros(N, dtype=dtype), kl.zeros(N, dtype=dtype)], vectorised)
+
+
 @pytest.mark.parametrize("n", [2**31 - 1, 2**31 - 16, 2**31 - 17, 2**30 + 1])
 @pytest.mark.parametrize("shift", [-1, -3000, 2**31 - 3000, -(2**31)])
 def test_remainders_by_the_largest_numbers_are_the_same(shift: int, n: int, vectorised: list[bool]) -> None:

@@ -54,7 +54,8 @@ class Place:
 
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
     lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Those on
-    a ring, or at clamped indices, lie side by side where the variable `near` is true.
+    a ring, or at clamped indices, lie side by side where the variable `near` is true: they are scalars, or
+    vectors of the kind `vectors`.
     """
 
     base: str
@@ -63,6 +64,7 @@ class Place:
     collide: bool = False
     packed: str = ""
     near: str = ""
+    vectors: str = ""
 
     @property
     def is_one(self) -> bool:
@@ -201,9 +203,9 @@ class VectorMemory(VectorValues):
         if packed:
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
-        is_likely = varying == [last] and size_of(elem) == 1 and self.is_mostly_linear(stmt.indices[last])
+        is_likely = varying == [last] and self.is_mostly_linear(stmt.indices[last])
         near = self.declared_near(array, offset) if is_likely else ""
-        return Place(base, offset, collide=collide, packed=packed, near=near)
+        return Place(base, offset, False, collide, packed, near, kind_of(array) if near else "")
 
     def is_mostly_linear(self, index: ir.Atom) -> bool:
         """Whether an index is likely to be one more in each next thread, but at borders and on rings."""
@@ -220,10 +222,12 @@ class VectorMemory(VectorValues):
 
     def declared_near(self, array: ir.Var, offsets: str) -> str:
         """The variable that says whether elements at `offsets` lie side by side, "" for other sizes."""
-        if scalar_of(elem_of(array)) not in (float32, int32) or is_field(array):
+        elem = elem_of(array)
+        is_of_words = scalar_of(elem) in (float32, int32) and not is_field(array)
+        if not is_of_words or not (size_of(elem) == 1 or kind_of(array)):
             return ""
         near = self.name.fresh(f"{self.name(array)}_near")
-        self.line(f"const bool {near} = !any({offsets} != {offsets}[0] + 4 * iota);")
+        self.line(f"const bool {near} = !any({offsets} != {offsets}[0] + {bytes_of(elem)} * iota);")
         return near
 
     def nearby(self, array: ir.Var) -> Iterator[str]:
@@ -350,8 +354,9 @@ class VectorMemory(VectorValues):
                 value = spelling.load(scalar, place.of_lane(spelling.size(scalar)))
                 self.line(f"{self.name(stmt.out)}[lane] = {sign}({value});")
             return
-        if place.packed and stmt.array in self.steady:
-            self.declare(stmt.out, f"({type}){self.components(stmt, place.packed)}.at[{stmt.component or 0}]")
+        kind = place.packed or place.vectors
+        if kind and stmt.array in self.steady:
+            self.declare(stmt.out, f"({type}){self.components(stmt, kind)}.at[{stmt.component or 0}]")
             return
         self.declare(stmt.out, self.fetched(place, type))
 
@@ -367,10 +372,17 @@ class VectorMemory(VectorValues):
         key = stmt.array, stmt.indices
         if key not in self.read_together:
             name = self.name.fresh(f"{self.name(stmt.array)}_all")
-            given = self.given_components(self.places[key])
-            self.line(f"const Components{kind} {name} = components_{kind}({given});")
+            self.line(f"const Components{kind} {name} = {self.read_components(self.places[key], kind)};")
             self.read_together[key] = name
         return self.read_together[key]
+
+    def read_components(self, place: Place, kind: str) -> str:
+        if not place.vectors:
+            return f"components_{kind}({self.given_components(place)})"
+        steps = range(0, 4 * int(kind), 4)
+        parts = (f"gather({place.base} + {step}, {place.offsets}, {self.mask or 'on'})" for step in steps)
+        apart, near = f"Components{kind}{{{{{', '.join(parts)}}}}}", self.lies_near(place)
+        return f"{near} ? components_{kind}({place.first}) : {apart}" if near else apart
 
     def fetched(self, place: Place, type: str) -> str:
         kind = "_64" if type == VECTORS[float64] else ""
@@ -379,7 +391,7 @@ class VectorMemory(VectorValues):
                 f"({type})fetch{kind}({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
             )
         gathered = f"gather{kind}({place.base}, {place.offsets}, {self.mask or 'on'})"
-        if near := self.lies_near(place):
+        if not place.vectors and (near := self.lies_near(place)):
             return f"({type})({near} ? *(viu*)({place.first}) : (vi){gathered})"
         return f"({type}){gathered}"
 

@@ -274,7 +274,7 @@ class VectorWriter(VectorMemory):
         wide = self.wide.get(additions[0][0])
         if wide is None or wide.scalar != float32 or wide.triples:
             return ""
-        near = [self.lies_near(place) for _, place in additions]
+        near = ["" if place.vectors else self.lies_near(place) for _, place in additions]
         is_side_by_side = [place.adjacent and not self.mask for _, place in additions]
         if not all(map(or_, map(bool, near), is_side_by_side)) or not all(
             stmt in self.wide for stmt, _ in additions
