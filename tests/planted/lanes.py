@@ -79,7 +79,7 @@ LANES = (
     Fault(
         "elements on a ring always lie side by side",
         CODEGEN,
-        "!any({offsets} != {offsets}[0] + 4 * iota);",
+        "!any({offsets} != {offsets}[0] + {bytes_of(elem)} * iota);",
         "true;",
         VECTORS,
     ),
