@@ -280,18 +280,22 @@ class Wide:
 
 
 def versions(sums: Sequence[Total | Wide]) -> tuple[list[str], list[str]]:
-    """The lines around loops that are compiled twice: for few additions to each array, and for any number.
+    """The lines around loops that are compiled three times, by where each array has its additions.
 
-    Additions to accumulators take registers from a loop even where they are never made.
+    In one all are few, in one each is few or has a float64 for each element (`known`).  Other accumulators
+    take registers from a loop even where they are never used.
     """
-    counted = [each.few for each in sums if isinstance(each, Wide) and each.is_few != "false"]
+    counted = [each for each in sums if isinstance(each, Wide) and each.is_few != "false"]
     if not counted:
         return [], []
-    params, few = (", ".join(f"{text}{name}" for name in counted) for text in ("const bool ", ""))
-    others = "false" if len(counted) == 1 else few
+    names = [each.few for each in counted]
+    known = " && ".join(f"({each.few} || {each.dense})" for each in counted)
+    few = ", ".join(names) if len(names) > 1 else "false"
+    params = ", ".join(["const bool known", *(f"const bool {name}" for name in names)])
     head = [f"const auto run = [&]({params}) __attribute__((always_inline)) {{"]
-    calls = f"if ({' && '.join(counted)}) run({', '.join(['true'] * len(counted))}); else run({others});"
-    return head, ["};", calls]
+    head.append(f"if (known && !({known})) __builtin_unreachable();")
+    calls = f"if ({' && '.join(names)}) run(true, {', '.join(['true'] * len(names))});"
+    return head, ["};", f"{calls} else if ({known}) run(true, {few}); else run(false, {few});"]
 
 
 def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
