@@ -94,6 +94,16 @@ def fill_index(index: array[int], k: int):
     i = tid()
     index[i] = (i + k) % index.shape[0]
 
+def sums_and_counts(x: array[float64], y: array[float64], count: array[float64]):
+    i = tid()
+    atomic_add(y, i // 2, x[i] * x[i])
+    if x[i] > 0.6:
+        atomic_add(count, i // 2, 1.0)
+
+def means(y: array[float64], count: array[float64], z: array[float64]):
+    i = tid()
+    z[i] = y[i] / max(count[i], 1.0)
+
 class Body:
     position: float64
     speed: float64

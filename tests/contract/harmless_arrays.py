@@ -188,3 +188,12 @@ def elements_outside_of_what_was_read(x: Any, tape: kl.Tape) -> Any:
         y[N:].fill_(4.0)
         y[N] = 5.0
         return loss_of(z)
+
+
+@harmless
+def counts_without_gradients_beside_sums(x: Any, tape: kl.Tape) -> Any:
+    with tape:
+        sums, counts, means = result(), kl.zeros(N, dtype=kl.float64), result()
+        run("sums_and_counts", N, x, sums, counts)
+        run("means", N, sums, counts, means)
+        return loss_of(means)

@@ -100,6 +100,40 @@ def test_an_intermediate_without_gradients_is_reported_with_both_launches() -> N
     assert "requires_grad=True" in text
 
 
+def beside(text: str) -> Any:
+    """A kernel with two results, of which the second is what a text computes of `x`, `a` and `first`."""
+    head = "def both(x: array[float], a: float, first: array[float], second: array[float]):\n    i = tid()\n"
+    return kl.compile(f"{head}    first[i] = x[i] * a\n    {text}\n")["both"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "second[i] = a",
+        "first[i] += 1.0; second[i] = first[i]",
+        "part = zeros(3, dtype=float); part[i] = x[i]; second[i] += part[i]",
+        "second[i] = atomic_add(first, i, 1.0)",
+    ],
+)
+def test_so_is_one_beside_another_result_that_has_them(text: str) -> None:
+    x, a, first, second, loss = leaf(), leaf(2.0), result(), kl.zeros(3, dtype=float), result(1)
+    with kl.Tape() as tape:
+        beside(text)[3](x, a, first, second)
+        loss += (first * second).sum()
+    assert "no gradient flows through `second`" in told(lambda: tape.backward(loss))
+
+
+@pytest.mark.parametrize(
+    "text", ["second[i] = 2.0", "if x[i] > a: second[i] += 1.0", "second[i] = stop_gradient(x[i])"]
+)
+def test_a_result_that_has_no_derivative_needs_no_gradients(text: str) -> None:
+    x, a, first, second, loss = leaf(), leaf(2.0), result(), kl.zeros(3, dtype=float), result(1)
+    with kl.Tape() as tape:
+        beside(text)[3](x, a, first, second)
+        loss += (first * second).sum()
+    assert told(lambda: tape.backward(loss)) == ""
+
+
 def over_itself(change: Callable[[Any], object]) -> Callable[[Any], Any]:
     """A result that has taken values of x, and changes by them in another part."""
 

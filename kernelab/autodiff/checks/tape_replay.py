@@ -23,7 +23,6 @@ from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Atomic, Custom, Store, Var, walk
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of, shape_of
-from kernelab.passes.ad.activity import leading
 from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.array.transfers import transfer, write
 from kernelab.runtime.kernel.arguments import array_of, arrays_in
@@ -407,8 +406,8 @@ def _varied(record: Record) -> Sequence[array]:
     function = record.kernel.program.function
     if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
         return record.reached
-    leads = leading(function)
-    ahead = {id(a) for var, a in zip(function.params, record.arguments, strict=True) if var in leads}
+    led = record.kernel.program.leads
+    ahead = {id(a) for position, a in enumerate(record.arguments) if led[position]}
     return [*record.reached, *(a for a in record.read if id(a) in ahead)]
 
 

@@ -165,12 +165,13 @@ def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     passed = [source for source in passed if carrying[source.allocation].are_in(source)]
     carried = [(source, carrying[source.allocation].by) for source in passed]
     sources = [*_behind_switched_off(step.record), *_late(step.record), *step.reached]
-    roots = {one.allocation for one in sources if one.requires_grad}
+    sources = [one for one in sources if one.requires_grad]
+    roots = {one.allocation for one in sources}
     roots.update(*(carrying[source.allocation].roots for source in passed))
     begin = next((producer for _, producer in carried if _late(producer)), step.record)
     for target in step.written:
         memory = target.allocation
-        if (carried or roots) and not target.requires_grad and not ends_chain(step.record):
+        if not target.requires_grad and _leads(step.record, [*sources, *passed], target):
             before = carrying.get(memory, Carried(begin, frozenset(), parts=()))
             carrying[memory] = Carried(before.by, before.roots | roots, parts=before.and_in(target))
         elif isinstance(step.record, CopyRecord | OverwriteRecord) and memory in carrying:
@@ -180,6 +181,13 @@ def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
             else:
                 carrying[memory] = carrying[memory]._replace(overwritten=parts)
     return carried
+
+
+def _leads(record: Record, sources: Sequence[array], target: array) -> bool:
+    """Whether what a record wrote has a derivative by some of what it read."""
+    if isinstance(record, LaunchRecord):
+        return bool(sources) and record.leads(sources, target)
+    return bool(sources) and not ends_chain(record)
 
 
 def _late(record: Record) -> Sequence[array]:

@@ -374,6 +374,15 @@ class LaunchRecord(Call, LaunchEntry):
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
         return would_reach(self, (position,), getattr(self.pullback, "active", ()))
 
+    def leads(self, sources: Sequence[array], target: array) -> bool:
+        """Whether an array that it changed has a derivative by some that it read; yes where some overlap."""
+        if self.groups():
+            return True
+        memories = {source.allocation for source in sources}
+        given = [getattr(array_of(argument), "allocation", None) for argument in self.arguments]
+        led = (self.kernel.program.leads[i] for i, memory in enumerate(given) if memory in memories)
+        return any(given[position] is target.allocation for positions in led for position in positions)
+
     @property
     def written(self) -> Sequence[array]:
         return self._picked(self.outline.pick_written)

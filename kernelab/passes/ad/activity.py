@@ -119,12 +119,12 @@ def varied(function: ir.Function, params: frozenset[ir.Var], opaque: Opaque) -> 
     )
 
 
-def leading(function: ir.Function) -> frozenset[ir.Var]:
-    """The array parameters by which a changed one has a derivative, whether users' rules tell it or not."""
+def leads(function: ir.Function) -> dict[ir.Var, frozenset[ir.Var]]:
+    """The changed arrays that have a derivative by each parameter, whether users' rules tell it or not."""
     arrays = frozenset(param for param in function.params if isinstance(param.type, Array))
     changed, edges = block_effects(function.body).changed, list(_edges(function.body, has_grad))
-    carries = partial(_carries, arrays)
-    return frozenset(p for p in arrays if not changed.isdisjoint(reached(edges, [p], carries)))
+    carries = partial(_carries, arrays | ir.locals_of(function.body))
+    return {param: changed & reached(edges, [param], carries) for param in function.params}
 
 
 def _edges(block: ir.Block, opaque: Opaque) -> Iterator[tuple[Node, Node]]:

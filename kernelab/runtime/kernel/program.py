@@ -21,6 +21,7 @@ from kernelab.lang.types import HALVES, Array, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.access.dead_ends import DeadEnd, dead_ends
 from kernelab.passes.access.independence import Contest, adds_once, contests, independent, may_meet
+from kernelab.passes.ad.activity import leads
 from kernelab.passes.ad.derivative_rules import EXTREMA, refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.left_adjoints import cleared_once, without_clears
@@ -141,6 +142,13 @@ class Program:
     def dead_ends(self) -> tuple[DeadEnd, ...]:
         """The arrays that reach its results only where derivatives are zero; of text that a user wrote."""
         return dead_ends(self.flat) if self.is_text else ()
+
+    @cached_property
+    def leads(self) -> tuple[frozenset[int], ...]:
+        """For each parameter, the positions of the changed arrays that have a derivative by it."""
+        places = {param: i for i, param in enumerate(self.function.params)}
+        led = leads(self.function)
+        return tuple(frozenset(places[array] for array in led[param] if array in places) for param in places)
 
     @cached_property
     def contests(self) -> Mapping[int, tuple[Contest, ...]]:
