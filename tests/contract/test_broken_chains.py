@@ -134,6 +134,21 @@ def test_a_result_that_has_no_derivative_needs_no_gradients(text: str) -> None:
     assert told(lambda: tape.backward(loss)) == ""
 
 
+@pytest.mark.parametrize(
+    "energy",
+    [lambda y: y.sum(), lambda y: (y * y).sum() / 2.0, lambda y: kl.map(kl.sin, 2.0 * y - 1.0).mean(axis=0)],
+    ids=["one", "three", "four"],
+)
+def test_behind_operators_the_array_that_a_user_made_is_named(energy: Callable[[Any], Any]) -> None:
+    x, y = leaf(), kl.zeros(3, dtype=float)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        loss = energy(y) + x.sum()
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows through `y`, read by the launch of `array_" in text
+    assert "square[3](x, y)" in text and text.count("no gradient") == 1
+
+
 def over_itself(change: Callable[[Any], object]) -> Callable[[Any], Any]:
     """A result that has taken values of x, and changes by them in another part."""
 

@@ -47,15 +47,16 @@ def passive_cuts(
         carried, reader = _carry(step, carrying), step.record
         if in_place and isinstance(reader, LaunchRecord):
             passed = {id(source) for source in step.reached if source.allocation in in_place}
-            carried = [one for one in carried if id(one[0]) not in passed]
-        cuts = [_passive(*one, reader) for one in carried if i in live and reader.would_reach(one[0])]
+            carried = [one for one in carried if id(one.read) not in passed]
+        cuts = [_passive(one) for one in carried if i in live and reader.would_reach(one.read)]
         if cuts:
             by_record[i] = cuts
     return by_record
 
 
-def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
+def _passive(found: "Found") -> Cut:
     """The cut at an array without gradients in the middle of a chain that has them."""
+    elements, producer, consumer = found.elements, found.producer, found.consumer
     for off in _switched_off(producer):
         return off
 
@@ -87,21 +88,46 @@ def _passive(elements: array, producer: Record, consumer: Record) -> Cut:
 def called_in(record: Record, elements: array, otherwise: str) -> str:
     """The name of an array in a message: the user's, or else that of a parameter of the user's kernel."""
     taken = None
-    if isinstance(record, LaunchRecord) and record.kernel.source.label != f"<{record.kernel.name}>":
+    if isinstance(record, LaunchRecord) and not _is_operator(record):
         taken = next((name for name, value in record.named.items() if value is elements), None)
     return called(elements, f"the argument `{taken}` of {record.title}" if taken else otherwise)
+
+
+def _is_operator(record: Record) -> bool:
+    """Whether a record is the launch of an operator: its result has gradients if an operand has."""
+    return isinstance(record, LaunchRecord) and record.kernel.source.label == f"<{record.kernel.name}>"
+
+
+class Found(NamedTuple):
+    """An array that a step has `read`, and the `elements` without gradients that its values come through.
+
+    These are the array itself, or what operators have computed it from: there a user can give it gradients.
+    """
+
+    read: array
+    elements: array
+    producer: Record
+    consumer: Record
 
 
 class Carried(NamedTuple):
     """What computed the values of some memory, and the memory with gradients that these come from.
 
-    They stand in some `parts` of it, None for anywhere; others have been overwritten since.
+    They stand in some `parts` of it, None for anywhere; others have been overwritten since.  `through` is
+    what an operator that computed them has found among its operands.
     """
 
     by: Record
     roots: frozenset[Allocation]
     overwritten: tuple[array, ...] = ()
     parts: tuple[array, ...] | None = None
+    through: Found | None = None
+
+    def found(self, source: array, consumer: Record) -> Found:
+        """What a record finds that reads an array over the memory."""
+        if self.through is not None:
+            return self.through._replace(read=source)
+        return Found(source, source, self.by, consumer)
 
     def are_in(self, source: array) -> bool:
         """Whether an array over the memory may hold any of the values."""
@@ -159,21 +185,25 @@ def ends_chain(record: Record) -> bool:
     return isinstance(record, CopyRecord) and record.how == DETACHED and not record.dest.requires_grad
 
 
-def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
+def _carry(step: Step, carrying: Carrying) -> list[Found]:
     """The carriers that a step reads, with the records that computed them; updates `carrying` by the step."""
     passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
     passed = [source for source in passed if carrying[source.allocation].are_in(source)]
-    carried = [(source, carrying[source.allocation].by) for source in passed]
+    carried = [carrying[source.allocation].found(source, step.record) for source in passed]
     sources = [*_behind_switched_off(step.record), *_late(step.record), *step.reached]
     sources = [one for one in sources if one.requires_grad]
     roots = {one.allocation for one in sources}
     roots.update(*(carrying[source.allocation].roots for source in passed))
-    begin = next((producer for _, producer in carried if _late(producer)), step.record)
+    late = next((one for one in carried if _late(one.producer)), None)
+    begin = step.record if late is None else late.producer
+    through = late or carried[0] if carried and _is_operator(step.record) else None
     for target in step.written:
         memory = target.allocation
         if not target.requires_grad and _leads(step.record, [*sources, *passed], target):
-            before = carrying.get(memory, Carried(begin, frozenset(), parts=()))
-            carrying[memory] = Carried(before.by, before.roots | roots, parts=before.and_in(target))
+            before = carrying.get(memory, Carried(begin, frozenset(), parts=(), through=through))
+            carrying[memory] = before._replace(
+                roots=before.roots | roots, overwritten=(), parts=before.and_in(target)
+            )
         elif isinstance(step.record, CopyRecord | OverwriteRecord) and memory in carrying:
             parts = (*carrying[memory].overwritten, target)
             if are_all(parts, numbers_of(memory, scalar_of(target.dtype))):
