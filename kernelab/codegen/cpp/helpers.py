@@ -396,7 +396,7 @@ __half __float_as_uint __uint_as_float __float_as_int __double_as_longlong __ldg
 OURS = """
 i64 u64 args given status budget thread turn total start release rest width end base top limit
 wrapped own realloc free said ahead already box calloc from0 from1 from2 from3 upto0 upto1 upto2 upto3
-Sums sums_of spread_out Index place_of Three WideThree settle_all32 settle_all16 settle_allb16
+Sums sums_of spread_out Index place_of Three WideThree settle_all32 settle_all16 settle_allb16 run known
 """
 
 RESERVED = frozenset(
