@@ -26,7 +26,7 @@ from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_memory import is_long, kind_of
+from kernelab.codegen.vectors.vector_memory import is_long, is_mostly_linear, is_spaced, kind_of, lets_of
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
@@ -366,6 +366,9 @@ CHANGE = 4.0
 OF_A_ROW = 0.5
 """What an element counts for where a thread goes along a row of its own: the next one is in a cache."""
 
+SPACED = 0.25
+"""The same where elements lie apart by the same distance from thread to thread."""
+
 
 def operations_an_element(function: ir.Function, lanes: Lanes) -> float:
     """The operations of a scalarised function for each element that its lanes access one by one.
@@ -387,6 +390,7 @@ class _Estimate:
         self.lanes = lanes
         self.variation = variations(function)
         self.own = own_atomics(function)
+        self.lets = lets_of(function)
         self.depth: dict[ir.Atom, int] = {}
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
@@ -431,9 +435,10 @@ class _Estimate:
 
     def access(self, stmt: ir.Load | ir.Store | ir.Atomic, depth: int, in_branch: bool) -> None:
         kinds = [self.of(index) for index in stmt.indices]
-        side_by_side = VARYING not in kinds and kinds[-1] == LINEAR and size_of(elem_of(stmt.array)) == 1
-        side_by_side = side_by_side and not is_field(stmt.array)
-        side_by_side |= VARYING not in kinds and kinds[-1] == LINEAR and bool(kind_of(stmt.array))
+        last, is_single = stmt.indices[-1], VARYING not in kinds[:-1]
+        is_plain = kind_of(stmt.array) or (size_of(elem_of(stmt.array)) == 1 and not is_field(stmt.array))
+        is_linear = kinds[-1] == LINEAR or is_mostly_linear(last, self.lets, self.of)
+        side_by_side = is_plain and is_single and is_linear
         is_sum = isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own
         if is_sum or side_by_side or all(each == UNIFORM for each in kinds):
             return
@@ -441,4 +446,5 @@ class _Estimate:
         own = depth if in_branch else max(self.depth.get(index, 0) for index in stmt.indices)
         walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
         moves = 1.0 if isinstance(stmt, ir.Load) else CHANGE
+        moves *= SPACED if is_single and is_spaced(last, self.lets, self.of) else 1.0
         self.elements += ITERATIONS**own * moves * (OF_A_ROW if walks_rows else 1.0)

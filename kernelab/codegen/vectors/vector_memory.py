@@ -5,7 +5,7 @@ fails has changed nothing.
 """
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
@@ -92,6 +92,32 @@ def kind_of(array: ir.Var) -> str:
     return kind if scalar in (float32, float64, int32) and kind in KINDS and not is_field(array) else ""
 
 
+Lets = Mapping[ir.Atom, ir.Let]
+
+
+def lets_of(function: ir.Function) -> Lets:
+    """The operations of a function, by their results."""
+    return {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
+
+
+def is_mostly_linear(index: ir.Atom, lets: Lets, of: Callable[[ir.Atom], Variation]) -> bool:
+    """Whether an index is likely to be one more in each next thread, but at borders and on rings."""
+    let = lets.get(index)
+    if let is None or let.op.name not in MOSTLY_LINEAR:
+        return False
+    varying = [arg for arg in let.args[let.op.name == "where" :] if of(arg) != UNIFORM]
+    return bool(varying) and all(of(arg) == LINEAR or is_mostly_linear(arg, lets, of) for arg in varying)
+
+
+def is_spaced(index: ir.Atom, lets: Lets, of: Callable[[ir.Atom], Variation]) -> bool:
+    """Whether an index grows by the same number in each next thread, as ``2 * i + 1``."""
+    let = lets.get(index)
+    if let is None or let.op.name not in ("add", "sub", "mul"):
+        return False
+    varying = [arg for arg in let.args if of(arg) != UNIFORM]
+    return len(varying) == 1 and (of(varying[0]) == LINEAR or is_spaced(varying[0], lets, of))
+
+
 class VectorMemory(VectorValues):
     """Writes what a function reads and changes of arrays, for groups of threads."""
 
@@ -107,6 +133,7 @@ class VectorMemory(VectorValues):
         self.known_within: dict[str, None] = {}
         self.tests: list[tuple[ir.Atom, bool]] = []
         self.ranges = LaunchRanges(function, self.name)
+        self.lets = lets_of(function)
         self.far: dict[ir.Var, str] = {}
         """For arrays that are only written, whether they are too large for a cache to keep what is."""
         self.interior: Interior | None = None
@@ -203,22 +230,9 @@ class VectorMemory(VectorValues):
         if packed:
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
-        is_likely = varying == [last] and self.is_mostly_linear(stmt.indices[last])
+        is_likely = varying == [last] and is_mostly_linear(stmt.indices[last], self.lets, self.of)
         near = self.declared_near(array, offset) if is_likely else ""
         return Place(base, offset, False, collide, packed, near, kind_of(array) if near else "")
-
-    def is_mostly_linear(self, index: ir.Atom) -> bool:
-        """Whether an index is likely to be one more in each next thread, but at borders and on rings."""
-        let = self.lets.get(index)
-        if let is None or let.op.name not in MOSTLY_LINEAR:
-            return False
-        operands = let.args[1:] if let.op.name == "where" else let.args
-        varying = [each for each in operands if self.of(each) != UNIFORM]
-        return bool(varying) and all(self.of(x) == LINEAR or self.is_mostly_linear(x) for x in varying)
-
-    @cached_property
-    def lets(self) -> dict[ir.Atom, ir.Let]:
-        return {let.out: let for let in ir.walk(self.function.body) if isinstance(let, ir.Let)}
 
     def declared_near(self, array: ir.Var, offsets: str) -> str:
         """The variable that says whether elements at `offsets` lie side by side, "" for other sizes."""
