@@ -380,3 +380,20 @@ def test_transforms_along_one_direction_read_values() -> None:
 
     kl.func.grad(f)(kl.array(X, dtype=F))
     assert seen[0][0] == str(np.array(X))
+
+
+PICKED = kl.compile("""
+def picked(x: array[float64], places: array[int], y: array[float64]):
+    i = tid()
+    y[i] = x[places[i]] * float64(i)
+""")["picked"]
+
+
+def test_a_tape_that_sorts_integers_is_checked_as_a_whole() -> None:
+    x, y = kl.array(X, dtype=F, requires_grad=True), made()
+    with kl.Tape() as tape:
+        keys, places = x.astype(kl.float32), kl.array(range(N), dtype=int) + 0
+        kl.utils.radix_sort_pairs(keys, places, N)
+        PICKED[N](x, places, y)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report and report.whole

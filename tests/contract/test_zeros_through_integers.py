@@ -71,14 +71,29 @@ def copied(values: Any) -> Any:
     return result
 
 
+def assigned(values: Any) -> Any:
+    result = kl.zeros_like(values)
+    result[:] = values
+    return result
+
+
+def in_order(values: Any) -> Any:
+    keys = kl.array([2, 0, 1])
+    kl.utils.radix_sort_pairs(keys, values, 3)
+    return values
+
+
 ZEROS: dict[str, Function] = {
     "a kernel": lambda x: made("halved", counts(x)),
     "beside other arrays": lambda x: made("weighted", counts(x), kl.ones(3)),
     "and on": lambda x: made("square", made("halved", counts(x))),
     "copies": lambda x: copied(made("halved", copied(counts(x)))),
+    "a clone": lambda x: made("halved", kl.clone(counts(x))),
+    "an assignment": lambda x: made("halved", assigned(counts(x))),
+    "a view made contiguous": lambda x: made("halved", counts(x)[::-1].contiguous()),
+    "a sort": lambda x: made("halved", in_order(counts(x))),
     "an operator": lambda x: counts(x) * 0.5,
     "a map": lambda x: kl.map(lambda n: 0.5 * kl.float32(n), counts(x)),
-    "a copy that is an index": lambda x: made("gathered", copied(counts(x)), TABLE),
     "astype": lambda x: x.astype(int).astype(float),
 }
 INDICES: dict[str, Function] = {
@@ -87,6 +102,7 @@ INDICES: dict[str, Function] = {
     "a store": lambda x: made("stored", x, TABLE),
     "a slice": lambda x: made("from_there", x, TABLE),
     "an array of integers": lambda x: made("gathered", counts(x), TABLE),
+    "a copy of integers": lambda x: made("gathered", copied(counts(x)), TABLE),
 }
 OTHERS: dict[str, Function] = {
     "an index": lambda x: made("picked", counts(x), x),
@@ -114,6 +130,16 @@ def told(transform: str, function: Function) -> list[str]:
 def test_a_derivative_that_ends_in_integers_is_explained(way: str, transform: str) -> None:
     (text,) = told(transform, ZEROS[way])
     assert "with respect to `x` is 0: its values go on as integers only" in text
+
+
+@pytest.mark.parametrize("way", ZEROS)
+def test_so_is_one_on_a_tape(way: str) -> None:
+    x, w = kl.array([1.1, 2.3, 3.7], requires_grad=True), kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = (ZEROS[way](x) * w).sum()
+    with pytest.warns(kl.KernelWarning, match="no gradient flows to `x`, .* as integers only") as seen:
+        tape.backward(loss)
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)

@@ -13,7 +13,7 @@ from typing import Any
 from kernelab.autodiff.jacobians.subject import Started
 from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
-from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
+from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, IntegerCopy, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
@@ -295,6 +295,8 @@ def touched(record: Record) -> Iterator[array]:
     """The arrays that a record takes."""
     if isinstance(record, LaunchRecord):
         yield from arrays_in(record.arguments)
+    elif isinstance(record, IntegerCopy):
+        yield from (record.src, record.dest)
     else:
         yield from (*record.read, *record.written)
 
@@ -302,11 +304,13 @@ def touched(record: Record) -> Iterator[array]:
 def _changed(record: Record) -> Sequence[array]:
     if isinstance(record, LaunchRecord):
         return [record.arguments[i] for i in record.kernel.plan.written]
-    return record.written
+    return [record.dest] if isinstance(record, IntegerCopy) else record.written
 
 
 def _loaded(record: Record) -> list[array]:
     """The arrays whose values a record uses, not only adds to."""
+    if isinstance(record, IntegerCopy):
+        return [record.src]
     if not isinstance(record, LaunchRecord):
         return list(record.read)
     kernel = record.kernel

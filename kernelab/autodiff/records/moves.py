@@ -104,6 +104,25 @@ class CopyRecord(Move):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IntegerCopy(CopyRecord):
+    """A copy of integers that the tape has computed: no adjoint passes it, but values of floats may have."""
+
+    @property
+    def read(self) -> Sequence[array]:
+        return ()
+
+    @property
+    def written(self) -> Sequence[array]:
+        return ()
+
+    def would_reach(self, primal: array) -> bool:
+        return False
+
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OverwriteRecord(Simple):
     """Elements set from the host: what was computed into them before is gone.
 

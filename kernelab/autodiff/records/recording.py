@@ -20,7 +20,13 @@ from kernelab.autodiff.records.hazards import (
     Witness,
     WrittenMemory,
 )
-from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, overwrite_of
+from kernelab.autodiff.records.moves import (
+    CopyRecord,
+    FunctionRecord,
+    HostCallRecord,
+    IntegerCopy,
+    overwrite_of,
+)
 from kernelab.autodiff.records.provenance import Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, known_outline, not_kept
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
@@ -404,8 +410,11 @@ class Recording(Witness, Recorder):
 
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""
-        pairs = zip(leaves_of(dest), leaves_of(src), strict=True)
+        pairs = [*zip(leaves_of(dest), leaves_of(src), strict=True)]
         copies = [CopyRecord(a, b, False, caller(), how) for a, b in pairs if is_differentiable(a.dtype)]
+        if src.allocation in self._written:
+            integers = [(a, b) for a, b in pairs if not is_differentiable(a.dtype)]
+            copies += [IntegerCopy(a, b, False, caller(), how) for a, b in integers]
         if copies:
             if src.allocation is not dest.allocation:
                 self.provenance.look_again(src, len(self.records))

@@ -9,6 +9,7 @@ Knows entries of launches; must not know who goes back through them.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.records import Arrays, LaunchEntry
 from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, Related
@@ -87,6 +88,8 @@ def zero_chains(
     integers: dict[Allocation, tuple[LaunchEntry, DeadEnd]] = {}  # those that go on to the results, and where
     for i in range(max(live, default=-1), -1, -1):
         entry = entries[i]
+        if isinstance(entry, Move) and entry.dest.allocation in integers:
+            integers.setdefault(entry.src.allocation, integers[entry.dest.allocation])
         if not isinstance(entry, LaunchEntry):
             continue
         for end, source, target in entry.dead_ends:
