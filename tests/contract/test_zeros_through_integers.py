@@ -133,6 +133,15 @@ def test_a_derivative_that_ends_in_integers_is_explained(way: str, transform: st
 
 
 @pytest.mark.parametrize("way", ZEROS)
+def test_so_is_one_beside_an_argument_that_has_one(way: str) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        kl.func.grad(lambda x, w: (ZEROS[way](x) * w).sum() + (w * w).sum(), (0, 1))(X, kl.ones(3))
+    (text,) = [str(warning.message) for warning in seen]
+    assert "with respect to `x` is 0: its values go on as integers only" in text
+
+
+@pytest.mark.parametrize("way", ZEROS)
 def test_so_is_one_on_a_tape(way: str) -> None:
     x, w = kl.array([1.1, 2.3, 3.7], requires_grad=True), kl.array([1.0, 2.0, 3.0], requires_grad=True)
     with kl.Tape() as tape:

@@ -204,6 +204,17 @@ class Explaining(Level):
             self.entries.append(passed)
             self._ended.update(target.allocation for target in passed.written)
 
+    def lacking(self, entry: Any) -> Sequence[array]:
+        """The arrays behind integers that adjoints of an entry would reach if these carried derivatives."""
+        match entry:
+            case Run(program=program):
+                read: Sequence[array] = entry._arrays(i for i in program.reads if program.leads[i])
+            case Passed() | Move():
+                read = entry.reached
+            case _:
+                return ()
+        return [one for one in read if one.allocation in self._ended and is_differentiable(one.dtype)]
+
     def _pass_move(self, dest: array, src: array, add: bool) -> None:
         if src.allocation in self._ended:
             self.entries.append(Move(dest, src, add, caller()))

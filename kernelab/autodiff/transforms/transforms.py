@@ -219,16 +219,21 @@ def warn_of_zeros(
     for entry in entries:
         if isinstance(entry, Move) and entry.src.allocation in names:
             names.setdefault(entry.dest.allocation, names[entry.src.allocation])
-    live, on_the_way = set(), {out.allocation for out in outputs}
+    live, on_the_way, passive = set(), {out.allocation for out in outputs}, set[Allocation]()
     for i, entry in reversed([*enumerate(entries)]):
-        if any(target.allocation in on_the_way for target in entry.written):
+        written = {target.allocation for target in entry.written}
+        if not written.isdisjoint(on_the_way):
             live.add(i)
             on_the_way.update(source.allocation for source in entry.reached)
+        if not written.isdisjoint(on_the_way | passive):
+            passive.update(source.allocation for source in level.lacking(entry))
     for memory, read in reads.items():
         if memory not in on_the_way:
             lost_on_the_host(f"{title} {names[memory]} is 0", read).warn()
     arrives = not on_the_way.isdisjoint(names)
-    found = zero_chains(entries, live, on_the_way, lambda _, source: level.carries(source.allocation))
+    found = zero_chains(
+        entries, live, on_the_way, lambda _, source: level.carries(source.allocation), passive
+    )
     together: dict[object, tuple[ZeroChain, list[str]]] = {}  # those that end at one place
     for memory, zero in {zero.source.allocation: zero for zero in found}.items():
         if memory in names or not (zero.end.is_condition and arrives):
