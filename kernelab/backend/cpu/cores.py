@@ -31,7 +31,7 @@ def available() -> int:
     return os.cpu_count() or 1
 
 
-MANY = 8
+MANY = 4
 """From so many parts on a work takes long enough to ask for help at once."""
 
 

@@ -28,11 +28,14 @@ from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import int32
 from kernelab.passes.access.independence import changed, separate
 
-ENOUGH = 1 << 18
-"""The statements of a part, at least: about two tenths of a millisecond of scalar code."""
+ENOUGH = 1 << 16
+"""The statements of a part, at least: about 50 microseconds of scalar code."""
 
-FEWEST = 8
-"""The parts of a launch of vector code, at least: fewer are done before another thread has woken."""
+LONG = 4
+"""By how much the parts of long launches are longer: to begin one takes some microseconds."""
+
+FEWEST = 6
+"""The parts of a launch, at least: fewer are done before another thread has woken."""
 
 MOST = 256
 """The parts of a launch, about: enough for all cores to end together, few enough to cost nothing."""
@@ -136,7 +139,7 @@ class Split:
 
     def fewest_of(self, lanes: int) -> int:
         """The number of threads from which a launch may be cut."""
-        least = (2 if lanes == 1 else FEWEST) * ENOUGH * lanes
+        least = FEWEST * ENOUGH * lanes
         return ROUND if self._cost.loops else least // self._cost.own
 
     def parts(self, args: Args, lanes: int) -> Cut:
@@ -151,9 +154,10 @@ class Split:
 
     def _parts(self, slots: Sequence[int], lanes: int) -> Cut:
         threads = prod(slots[:GRID_SLOTS])
-        count = min(threads * self._cost.at(slots) // (ENOUGH * lanes), MOST)
-        if count < (2 if lanes == 1 else FEWEST) or threads >= MOST_THREADS or not self.is_separate:
+        count = threads * self._cost.at(slots) // (ENOUGH * lanes)
+        if count < FEWEST or threads >= MOST_THREADS or not self.is_separate:
             return Cut()
+        count = min(FEWEST + count // LONG, MOST)
         if repeated(self._info, slots) or overlapping(self._info.layout, self._changed, slots):
             return Cut()
         grid = slots[: self._info.coordinates] if self._info.coordinates > 1 else [threads]
