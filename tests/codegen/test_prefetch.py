@@ -11,11 +11,11 @@ import pytest
 
 import kernelab as kl
 from kernelab.codegen.cpp.emitter import emit
-from kernelab.codegen.cpp.prefetch import FAR, gathers
+from kernelab.codegen.cpp.prefetch import FAR_OF_LANES, gathers
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.passes.common.scalarise import scalarise
 
-N, POINTS = 9_001, FAR // 4 + 5
+N, POINTS = 9_001, FAR_OF_LANES // 4 + 5
 
 TEXT = """
 def joined(x: kl.array[float], ends: kl.array2d[int], z: kl.array[float]):

@@ -22,6 +22,9 @@ AHEAD = 16
 FAR = 1 << 20
 """The bytes of arrays, or of their accumulators, from which their elements are likely to be far away."""
 
+FAR_OF_LANES = 1 << 24
+"""The same for vector code, whose lanes wait for memory together: the bytes that no cache holds."""
+
 MOST = 8
 """The elements of a thread that are asked for at most: memory answers about as many at a time."""
 
@@ -100,7 +103,8 @@ def prefetches(
     bound = names.fresh("soon")
     ends = f"{AHEAD} : {total}" if last_first else f"{total} - {AHEAD + width - 1} : 0"
     bytes = " + ".join(f"(i64){names(one)}_n0 * {step}" for one, (_, step) in bases.items())
-    declared.append(f"const i64 {bound} = {' && '.join(dict.fromkeys(tests))} && {bytes} >= {FAR} ? {ends};")
+    far = f"{bytes} >= {FAR if width == 1 else FAR_OF_LANES}"
+    declared.append(f"const i64 {bound} = {' && '.join([*dict.fromkeys(tests), far])} ? {ends};")
     loop = f" for (int lane = 0; lane < {width}; ++lane)" if width > 1 else ""
 
     def line(texts: Sequence[str], over: str = "") -> tuple[str, ...]:
