@@ -281,6 +281,15 @@ struct Launch {
         return true;
     }
 
+    /* Whether memory that is read has come from other memory: what is written then comes from that, too. */
+    bool has_origin() {
+        for (Length i = 0; i < facts[COUNT]; i++) {
+            Object* memory = fact(i, 2) ? memories[i] : nullptr;
+            if (memory && of(memory, origin) != None && is_true(memory, requires_grad)) return true;
+        }
+        return false;
+    }
+
     bool is_traced(Length i) { return memories[i] && fact(i, 1) && is_true(memories[i], requires_grad); }
 
     /* Leave with what is written, memory with gradients, that it came from other such memory. */
@@ -351,6 +360,7 @@ struct Launch {
         if (!take_all(inputs, outputs)) return taken(False);
         if (!gives(item(RECORDER), None)) return is_recorded ? parts() : taken(False);
         if (!is_unheard() || !PyList_Size(item(BLOCKS))) return taken(False);
+        if (is_recorded && has_origin()) return taken(False);
         if (!count_writes() || (is_recorded && !note_origin())) return nullptr;
         return run(facts, threads, item(BLOCKS), item(ENDED), slots, used);
     }
