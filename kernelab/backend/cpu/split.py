@@ -34,7 +34,7 @@ ENOUGH = 1 << 16
 LONG = 4
 """By how much the parts of long launches are longer: to begin one takes some microseconds."""
 
-FEWEST = 6
+FEWEST = 8
 """The parts of a launch, at least: fewer are done before another thread has woken."""
 
 MOST = 256
