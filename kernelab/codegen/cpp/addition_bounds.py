@@ -45,9 +45,10 @@ class Bounds(NamedTuple):
 
 def bounds_of(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -> Bounds:
     """The bounds on the additions by these statements to an array of float32; -1 where there is none."""
+    lets = {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
     known = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
-    for stmt in ir.walk(function.body):
-        match stmt:
+    for let in lets.values():
+        match let:
             case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
                 known[out] = f"(i64){names(of)}_n{axis}"
     executions = dict(_executions(function.body, known))
@@ -62,7 +63,6 @@ def bounds_of(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -
     total = f"{threads} * ({' + '.join(map(str, counts))})"
     first, *others = by_component.values()
     most = f"{threads} * ({' + '.join(first)})" if others.count(first) == len(others) else total
-    lets = {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
     uniform = _uniform(function)
     meeting = [_threads_meeting(function, stmt, known, lets, uniform) for stmt in stmts]
     of_element = " + ".join(f"{each} * {count}" for each, count in zip(meeting, counts, strict=True))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from operator import or_
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
@@ -274,13 +273,10 @@ class VectorWriter(VectorMemory):
         wide = self.wide.get(additions[0][0])
         if wide is None or wide.scalar != float32 or wide.triples:
             return ""
-        near = ["" if place.vectors else self.lies_near(place) for _, place in additions]
-        is_side_by_side = [place.adjacent and not self.mask for _, place in additions]
-        if not all(map(or_, map(bool, near), is_side_by_side)) or not all(
-            stmt in self.wide for stmt, _ in additions
-        ):
+        found = [self.side_by_side_where(place) for _, place in additions]
+        if None in found or not all(stmt in self.wide for stmt, _ in additions):
             return ""
-        tests = [*filter(None, dict.fromkeys(near))]
+        tests = [*filter(None, dict.fromkeys(found))]
         with super().braces(f"if ({' && '.join([wide.few, *tests])})"):
             for stmt, place in additions:
                 self.line(f"*(vfu*)({place.first}) += {self.vector(stmt.value)};")
@@ -290,6 +286,12 @@ class VectorWriter(VectorMemory):
                 sums = f"((vdu*)({wide.dense} + ({wide.place(at)})))"
                 self.line(f"{sums}[0] += low({value}), {sums}[1] += high({value});")
         return "else"
+
+    def side_by_side_where(self, place: Place) -> str | None:
+        """The test whether the scalars of all lanes lie side by side; "" if they always do, None if never."""
+        if place.adjacent and not self.mask:
+            return ""
+        return (not place.vectors and self.lies_near(place)) or None
 
     def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:
         """The value of `lane` and its place, from arrays: an element of a vector takes longer."""
