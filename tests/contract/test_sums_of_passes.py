@@ -154,8 +154,19 @@ def test_a_loss_that_begins_anew_or_is_meant_to_add_up_is_silent(how: str, capsy
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("is_given", [True, False])
-def test_a_state_in_place_is_swept_tape_by_tape(is_given: bool) -> None:
+WAYS_TO_GIVE = {
+    "held": lambda h: None,
+    "whole": lambda h: {h: h.grad},
+    "parts": lambda h: {h[0:2]: h.grad[0:2], h[2:]: h.grad[2:]},
+    "backwards": lambda h: {h[::-1]: h.grad[::-1]},
+    "of views": lambda h: {view: view.grad for view in (h[::2], h[1::2])},
+    "NumPy": lambda h: {h: h.grad.numpy()},
+    "a part of NumPy": lambda h: {h[0:2]: h.grad.numpy()[0:2], h[2:]: h.grad[2:]},
+}
+
+
+@pytest.mark.parametrize("how", WAYS_TO_GIVE)
+def test_a_state_in_place_is_swept_tape_by_tape(how: str, capsys: Capture) -> None:
     """What is the cotangent of the state at the end of a tape becomes that at its beginning."""
     steps = kl.compile("""
     def step(x: array[float], h: array[float]):
@@ -170,11 +181,46 @@ def test_a_state_in_place_is_swept_tape_by_tape(is_given: bool) -> None:
         tapes.append(tape)
     h.grad.fill_(1.0)
     for tape in reversed(tapes):
-        tape.backward(grads={h: h.grad} if is_given else None)
+        tape.backward(grads=WAYS_TO_GIVE[how](h))
     first, second = x.numpy() + np.float32([0.25, 1.0, 1.0]), np.float32([0.5, 1.0, -1.0])
     third = first * first + x.numpy()
     np.testing.assert_allclose(h.grad.numpy(), 8.0 * second * first * third, rtol=1e-6)
     np.testing.assert_allclose(x.grad.numpy(), 1.0 + 2.0 * third * (1.0 + 2.0 * first), rtol=1e-6)
+    assert "`h`" not in capsys.readouterr().err
+
+
+def test_a_state_of_structs_is_swept_tape_by_tape() -> None:
+    scope = kl.compile("""
+    @struct
+    class Body:
+        v: float
+        n: int
+
+    def step(bodies: array[Body]):
+        i = tid()
+        bodies[i].v = bodies[i].v * bodies[i].v
+    """)
+    bodies = kl.zeros(2, dtype=scope["Body"], requires_grad=True)
+    bodies["v"].assign([2.0, 3.0])
+    tapes = []
+    for _ in range(2):
+        with kl.Tape() as tape:
+            kl.launch(scope["step"], 2, [bodies])
+        tapes.append(tape)
+    bodies.grad["v"].fill_(1.0)
+    for tape in reversed(tapes):
+        tape.backward(grads={bodies: bodies.grad})
+    assert bodies.grad["v"].list() == [4.0 * 2.0**3, 4.0 * 3.0**3]
+
+
+def test_only_the_elements_whose_gradient_is_given_count_once() -> None:
+    """The others keep what an earlier pass left, and get what this one adds."""
+    x, y = leaf(), result(3)
+    with kl.Tape() as tape:
+        kernels["twice"][3](x, y)
+    x.grad.fill_(5.0)
+    tape.backward(grads={y: kl.ones(3), x[0:2]: x.grad[0:2]})
+    assert x.grad.list() == [7.0, 7.0, 7.0]
 
 
 def test_a_cotangent_of_its_own_counts_once_beside_others() -> None:

@@ -9,7 +9,7 @@ left: whatever else is written there ends the sum.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,7 +32,7 @@ from kernelab.guidance.missing_names import TAPES, Offers
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.transfers import device_add, device_fill, move
+from kernelab.runtime.array.transfers import device_add, device_fill, move, put
 from kernelab.runtime.context.conversion import HostArray, described, host_values
 from kernelab.runtime.context.recorder import Place, called, inform, name_in_caller, refusal
 from kernelab.runtime.host.struct_instances import Instance
@@ -192,6 +192,26 @@ def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -
         else:
             _set(adjoints.of(target), cotangent)
     return adjoints
+
+
+def is_own_gradient(target: array, cotangent: Cotangent) -> bool:
+    """Whether a cotangent is the gradient of its elements itself, and not another one that is equal."""
+    gradient = target.allocation.adjoint
+    if gradient is None:
+        return False
+    own = target.twin(gradient)
+    if isinstance(cotangent, array):
+        return cotangent.packed == own.packed
+    seen = own.seen() if gradient.space is None else None
+    return seen is not None and (seen.ctypes.data, seen.strides) == (cotangent.ctypes.data, cotangent.strides)
+
+
+def clear_gradients(elements: Iterable[array]) -> None:
+    """Set the gradients of some elements to zero, as these are adjoints now: none of it counts twice."""
+    for target in elements:
+        gradient = target.twin(about_to_change(target))
+        put(gradient, 0)
+        gradient.allocation.publish()
 
 
 def _start_in_gradient(target: array, cotangent: array, seeds: Seeds, adjoints: Adjoints) -> bool:

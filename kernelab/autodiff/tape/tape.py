@@ -26,9 +26,11 @@ from kernelab.autodiff.tape.seeds import (
     Gradients,
     Habits,
     Seeds,
+    clear_gradients,
     count_pass,
     earlier_passes,
     final_ones,
+    is_own_gradient,
     kept,
     replaced_by,
     seeded,
@@ -356,9 +358,10 @@ class Tape(Observed, Habits, Displayed):
         """Compute the gradients of `loss`, an array of one number, or of what `grads` gives cotangents for.
 
         Leaves with ``requires_grad`` get the gradient added to their ``.grad``, everything else has it
-        replaced, as is that of an array whose own gradient is its cotangent, ``grads={h: h.grad}``.  Without
-        arguments the gradients that the final arrays hold are the cotangents, and those that somebody has put
-        into arrays on the way.  No primal data change.  Raises TapeError where no gradient can come of it.
+        replaced, as is that of elements whose own gradient is their cotangent, ``grads={h: h.grad}``.
+        Without arguments the gradients that the final arrays hold are the cotangents, and those that somebody
+        has put into arrays on the way.  No primal data change.  Raises TapeError where no gradient can come
+        of it.
 
         With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
         the launch, the thread and the line where a value first turned so, or the gradient that was so before;
@@ -374,9 +377,10 @@ class Tape(Observed, Habits, Displayed):
         recording, self._findings, here = self._recording, (), caller(1)
         seeds = seeds_of(recording, loss, grads)
         replaced = replaced_by(recording, seeds) if loss is None and grads is None else frozenset()
+        own: list[array] = []
         for target, seed in seeds.items() if grads else ():
-            if seed.__class__ is array and seed.allocation is target.allocation.adjoint and target.is_whole:
-                replaced |= {target.allocation}  # it counts once: as the cotangent, not as an earlier pass
+            if seed.__class__ is not array or seed.allocation is target.allocation.adjoint:
+                own += [target] * is_own_gradient(target, seed)
         recorder = RECORDER.get()
         given = [] if recorder is None else [one for one in seeds.values() if isinstance(one, array)]
         if recorder is not None:
@@ -390,12 +394,14 @@ class Tape(Observed, Habits, Displayed):
                 tell(plan, recording, cuts)
                 wanted = recording.is_checked if check_finite is None else check_finite
                 puller = self._begin(plan, seeds, wanted)
-                earlier = earlier_passes(plan)
                 if loss is not None:
                     warn_of_growing_loss(plan, loss, here)
                 if recording.has_large and puller is None and plan.narrow is None:
                     plan.leave()
                 adjoints = seeded(seeds, replaced, Adjoints(self._spare, plan.leaving, plan.settled))
+                if own:
+                    clear_gradients(own)
+                earlier = earlier_passes(plan)
                 sweep(plan, adjoints, BASE, puller)
                 publish_inputs(plan, adjoints)
                 count_pass(plan, earlier, here)
