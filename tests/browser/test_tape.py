@@ -177,7 +177,7 @@ def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it_and_in_
     notebook.run_all()
     expect(rows(page.locator(".klt"))).to_have_count(3)
     kept = "window.jupyterapp.shell.currentWidget.context.model.getMetadata('widgets')"
-    page.wait_for_function(f"JSON.stringify({kept} ?? '').includes('total')")
+    page.wait_for_function(f"JSON.stringify({kept} ?? '').includes('In[4], line 6')")
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
     (saved,) = lab.root.glob("test_a_saved_tape*.ipynb")
     stored = json.loads(saved.read_text(encoding="utf-8"))

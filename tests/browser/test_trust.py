@@ -73,7 +73,7 @@ def test_a_tape_and_a_slider_live_without_anywidget_and_are_there_again_without_
     page.keyboard.press("End")
     expect(page.get_by_label("live view")).to_contain_text("4")
     expect(shown).to_have_css("display", "block")
-    for part in ("total", '"value":2'):
+    for part in ("In[5], line 6", '"value":2'):
         page.wait_for_function(f"JSON.stringify({KEPT} ?? '').includes('{part}')")
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
     saved = lab.root / page.evaluate("window.jupyterapp.shell.currentWidget.context.path")
