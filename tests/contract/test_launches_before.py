@@ -1,4 +1,4 @@
-"""Arrays that several launches outside of the tape computed: what they come from is told."""
+"""Arrays that launches, functions and copies outside of the tape made: what they come from is told."""
 
 import operator
 import warnings
@@ -18,6 +18,7 @@ def total(x: array[float], loss: array[float]):
     atomic_add(loss, 0, x[tid()])
 """)
 square, total = K["square"], K["total"]
+doubled = kl.func.custom_vjp(lambda x: 2.0 * x, lambda x, bar: 2.0 * bar)
 
 
 def leaf() -> Any:
@@ -41,8 +42,38 @@ BEFORE: dict[str, Callable[[Any], Any]] = {
     "changed in place": lambda x: operator.imul(x * x, 3.0),
     "by kernels": lambda x: by_kernels(x, 1),
     "by kernels without Python": lambda x: by_kernels(x, 300),
+    "a function of custom_vjp": lambda x: doubled(x),
     "of a number": lambda x: kl.map(lambda v: v, kl.ones(3)) * x.sum(),
 }
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": lambda x: copied(x, lambda y: kl.copy(y, x)),
+    "assign": lambda x: kl.zeros_like(x).assign(x),
+    "item assignment": lambda x: copied(x, lambda y: operator.setitem(y, slice(None), x)),
+    "in parts": lambda x: copied(x, lambda y: [kl.copy(y[i : i + 1], x[i : i + 1]) for i in range(3)]),
+    "contiguous": lambda x: x[::-1].contiguous(),
+    "picked elements": lambda x: x[kl.array([2, 0, 1], dtype=int)].contiguous(),
+    "set at indices": lambda x: copied(x, lambda y: operator.setitem(y, kl.array([2, 0, 1], dtype=int), x)),
+    "sorted keys": lambda x: as_pairs(x, lambda x, other: kl.utils.radix_sort_pairs(x, other, 3)),
+    "sorted values": lambda x: as_pairs(x, lambda x, other: kl.utils.radix_sort_pairs(other, x, 3)),
+    "sorted segments": lambda x: as_pairs(
+        x, lambda x, other: kl.utils.segmented_sort_pairs(x, other, 3, kl.array([0, 3], dtype=int))
+    ),
+}
+
+
+def copied(x: Any, copy: Callable[[Any], Any]) -> Any:
+    y = kl.zeros_like(x)
+    copy(y)
+    return y
+
+
+def as_pairs(x: Any, sort: Callable[[Any, Any], Any]) -> Any:
+    pairs = kl.zeros(6, requires_grad=True)
+    kl.copy(pairs, x, count=3)
+    sort(pairs, kl.array([2, 1, 0, 0, 0, 0], dtype=int))
+    return pairs
 
 
 def by_kernels(x: Any, times: int) -> Any:
@@ -61,6 +92,48 @@ def test_several_launches_before_the_tape_are_reported(name: str) -> None:
         with kl.Tape() as tape:
             total[3](z, loss)
         assert "which computed `z` outside of the tape" in told(lambda: tape.backward(loss))  # noqa: B023
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_what_was_computed_before_the_tape_are_reported(name: str) -> None:
+    x, loss = leaf(), result(1)
+    z = COPIES[name](x * x)
+    with kl.Tape() as tape:
+        total[z.size](z, loss)
+    assert "which computed `z` outside of the tape" in told(lambda: tape.backward(loss))
+
+
+@pytest.mark.parametrize("name", [*COPIES, "clone"])
+def test_a_copy_before_the_tape_is_reported_where_the_gradient_of_its_source_is_read(name: str) -> None:
+    """It may be meant as a beginning, so the pass itself is silent."""
+    x, w, loss = leaf(), leaf(), result(1)
+    z = COPIES.get(name, kl.clone)(x)
+    with kl.Tape() as tape:
+        total[z.size](z, loss)
+        total[3](w, loss)
+    assert told(lambda: tape.backward(loss)) == told(lambda: (z.grad, w.grad)) == ""
+    assert "which filled `z` outside of the tape" in told(lambda: x.grad)
+    with kl.Tape() as tape:
+        total[z.size](z, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
+@pytest.mark.parametrize("read", [lambda z: kl.clone(z), lambda z: doubled(z)], ids=["clone", "function"])
+def test_what_the_tape_copies_or_gives_to_functions_first_is_reported(read: Callable[[Any], Any]) -> None:
+    x, loss = leaf(), result(1)
+    z = x * x
+    with kl.Tape() as tape:
+        total[3](read(z), loss)
+    assert "which computed `z` outside of the tape" in told(lambda: tape.backward(loss))
+
+
+def test_a_copy_of_a_clone_without_gradients_is_silent() -> None:
+    x, w, loss = leaf(), leaf(), result(1)
+    z = kl.zeros_like(x).assign(kl.clone(x, requires_grad=False))
+    with kl.Tape() as tape:
+        total[3](z, loss)
+        total[3](w, loss)
+    assert told(lambda: (tape.backward(loss), x.grad)) == ""
 
 
 @pytest.mark.filterwarnings("ignore:this tape already holds")

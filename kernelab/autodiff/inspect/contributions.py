@@ -184,7 +184,8 @@ def of_python(
     if not isinstance(elements, array):
         hint = 'name an array of the struct: field="k"' if isinstance(chosen, Instance) else _OF_FUNCTION
         raise _refused(f"argument {argnums} of {name_of(function)} is not an array", hint)
-    primal = clone(elements, requires_grad=True)
+    primal = clone(elements, requires_grad=False)
+    primal.requires_grad = True
     if whole is not None:
         setattr(whole, field, primal)
     tape = Tape()

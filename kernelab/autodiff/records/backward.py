@@ -335,7 +335,7 @@ def check(plan: BackwardPlan, recording: Recording) -> list[Cut]:
     on_the_way = [(i, one.source) for i, one in leaves if one.source.allocation in plan.on_the_way]
     strangers = unrecorded(plan.steps, on_the_way)
     cuts += strangers
-    if len(strangers) == len(on_the_way):
+    if len(strangers) == len(on_the_way) and all(cut.is_certain for cut in strangers):
         return cuts
     for cut in cuts:
         for memory in cut.sources if cut.may_be_meant else ():

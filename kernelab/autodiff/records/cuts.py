@@ -318,22 +318,25 @@ def _zero_by_construction(zero: ZeroChain) -> Diagnostic:
 
 
 def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> list[Cut]:
-    """The leaves that launches outside of the tape computed, and that have not changed since.
+    """The leaves that were computed or copied outside of the tape, and that have not changed since.
 
     Each of `leaves` stands with the step that reads it first.  What comes from results of the tape itself can
-    hardly be meant as a leaf.
+    hardly be meant as a leaf.  What was only copied may be meant, also if the pass reaches nothing else: it
+    is not certain.
     """
     cuts: list[Cut] = []
     for i, leaf in leaves:
         record, memory = steps[i].record, leaf.allocation
-        if memory.origin is None or not isinstance(record, LaunchRecord):
+        if memory.origin is None:
             continue
-        origin = origin_of(memory) if record.version_of(leaf) == memory.origin[0] else None
+        version = record.version_of(leaf) if isinstance(record, LaunchRecord) else memory.version
+        origin = origin_of(memory) if version == memory.origin[0] else None
         if origin is not None and origin.alive:
             describe = partial(_unrecorded, leaf, record.place, origin)
             own = {target.allocation for step in steps[:i] for target in step.written}
             is_leaf = own.isdisjoint(origin.alive)
-            cuts.append(Cut(record.place, ("unrecorded", memory), describe, origin.alive, is_leaf))
+            key, is_certain = ("unrecorded", memory), not origin.is_copy
+            cuts.append(Cut(record.place, key, describe, origin.alive, is_leaf, is_certain=is_certain))
     return cuts
 
 

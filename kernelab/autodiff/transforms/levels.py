@@ -38,6 +38,7 @@ from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, KernelError, Related, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
+from kernelab.runtime.array.array_attributes import note_called
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import (
@@ -571,11 +572,13 @@ def run_host_call(call: HostCall, arrays: Sequence[array]) -> list[array]:
         return recorder.call_host(call, arrays)
     with observing_outside_use(recorder):
         results = BASE.call_host(call, arrays)
+    follows = any(one.requires_grad for one in arrays)
     for result in results:
-        follows = recorder is not None and any(one.requires_grad for one in arrays)
         result.requires_grad = follows and is_differentiable(result.dtype)
     if recorder is not None:
         recorder.called_host(call, arrays, results)
+    else:
+        note_called(call.title, arrays, results)
     return results
 
 

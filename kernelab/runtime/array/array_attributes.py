@@ -5,13 +5,13 @@ identity.  The frontend reads annotations from the text of a kernel; here Python
 text.
 
 Gradients belong to memory, so all views of it share them; must not know tapes.  A launch outside of every
-tape, or in a thread where none is open, may be meant to be differentiated through.  It leaves its origin
-with the memory that it writes, where both sides require gradients; a tape that later takes that memory for
-a leaf can say what is missing.  ``record_tape=False`` says that nothing is missing.
+tape, or in a thread where none is open, may be meant to be differentiated through, and so may a copy.  It
+leaves its origin with the memory that it writes, where both sides require gradients; a tape that later takes
+that memory for a leaf can say what is missing.  ``record_tape=False`` says that nothing is missing.
 """
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from threading import get_ident
 from typing import Any, Self, TypeVar, get_args
@@ -33,7 +33,7 @@ from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import array_type, described, value_type
 from kernelab.runtime.context.recorder import Place, caller, refusal, warn, warn_at
-from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
+from kernelab.runtime.memory.memory import Allocation, Note, zeros_like_memory
 
 Binary = Callable[[Any, Any], Any]
 
@@ -278,35 +278,50 @@ class ref:  # noqa: N801 (in small letters, like `array`)
         return hash(("ref", self.dtype))
 
 
-# ------------------------------------------------------------------ launches that no tape recorded
+# ------------------------------------------------------------------ what no tape recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An unrecorded launch: its kernel, its line, its thread, and the memory with gradients that it read."""
+    """What computed or copied outside of a tape: its title, line and thread, and the memory that it read."""
 
-    kernel: str
+    title: str
     place: Place
     thread: int
     sources: "Sequence[weakref.ref[Allocation]]"
 
     @property
     def alive(self) -> list[Allocation]:
-        """The memory that it and launches before it read, as far as no gradient has reached it."""
+        """The memory that it and what ran before it read, as far as no gradient has reached it."""
         return _computed_from([source() for source in self.sources])
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether it only copied: what it wrote may be meant as a beginning."""
+        return self.title.startswith("`")
+
     def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
-        """The diagnostic for a tape that reads `name`, which this launch computed: no gradient passes it."""
+        """The diagnostic for a tape that reads `name`, which this computed: no gradient passes it."""
         elsewhere = self.thread != entered_by
         where = "in another thread" if elsewhere else "outside of the tape"
-        hint = "launch it inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
+        did, ends, wrote = "write it", "give it clone(x, requires_grad=False)", "computed"
+        if self.title.startswith("the launch"):
+            did, ends = "launch it", "pass record_tape=False to it"
+        elif self.is_copy:
+            wrote = "filled"
+        hint = f"{did} inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
         return Diagnostic(
-            f"no gradient flows through the launch of `{self.kernel}`, which computed {name} {where}",
+            f"no gradient flows through {self.title}, which {wrote} {name} {where}",
             self.place.span,
             "unrecorded-launch",
-            hint=f"{hint}; if the gradient is meant to end there, pass record_tape=False to it",
+            hint=f"{hint}; if the gradient is meant to end there, {ends}",
             related=(Related("the tape reads its result here:", reader.span),),
         )
+
+
+def title_of_launch(kernel: str) -> str:
+    """What messages about unrecorded launches of a kernel call them."""
+    return f"the launch of `{kernel}`"
 
 
 def note_origin(
@@ -319,13 +334,47 @@ def note_origin(
     read, numbers = used
     elements = [arguments[i] for i in read]
     elements += [one for i in numbers if (one := getattr(arguments[i], "array", None)) is not None]
-    memories: list[Allocation | None] = [one.allocation for one in elements if one.allocation.requires_grad]
-    refs = [weakref.ref(one) for one in _computed_from(memories, written) if one not in written]
-    if not refs:
-        return
-    place, thread = caller(3), get_ident()  # behind this, `run`, and what has called it
+    if refs := _come_from(elements, written):
+        place = caller(3)  # behind this, `run`, and what has called it
+        _leave(title_of_launch(kernel), place, refs, written)
+
+
+def note_copied(how: str, dest: Strided, *sources: Strided) -> None:
+    """The same of elements that the host has just copied, or moved within their memory, by `how`.
+
+    Where those were computed unrecorded, so are the copies.
+    """
+    written = (dest.allocation,)
+    if dest.allocation.requires_grad and (refs := _come_from(sources, written)):
+        notes = (_origin_before(one.allocation, written) for one in sources if how != "clone")
+        title, place = next((note[1:3] for note in notes if note is not None), (f"`{how}`", None))
+        _leave(title, place or caller(), refs, written)
+
+
+def note_called(title: str, arguments: Iterable[Strided], results: Iterable[Strided]) -> None:
+    """The same of what a function of Python has just computed unrecorded, if it has a derivative."""
+    written = [one.allocation for one in results if one.allocation.requires_grad]
+    if refs := _come_from(arguments, written):
+        _leave(title, caller(), refs, written)
+
+
+def _leave(
+    title: str, place: Place, refs: "list[weakref.ref[Allocation]]", written: Iterable[Allocation]
+) -> None:
+    thread = get_ident()
     for memory in written:
-        memory.origin = (memory.version, kernel, place, thread, refs)
+        memory.origin = (memory.version, title, place, thread, refs)
+
+
+def _come_from(elements: Iterable[Strided], written: Sequence[Allocation]) -> "list[weakref.ref[Allocation]]":
+    memories: list[Allocation | None] = [one.allocation for one in elements if one.allocation.requires_grad]
+    return [weakref.ref(one) for one in _computed_from(memories, written) if one not in written]
+
+
+def _origin_before(memory: Allocation, written: Sequence[Allocation]) -> Note | None:
+    """What was left with some memory, unless it has changed since by more than was `written` just now."""
+    note = memory.origin
+    return note if note is not None and note[0] == memory.version - written.count(memory) else None
 
 
 def _computed_from(
@@ -340,17 +389,14 @@ def _computed_from(
         if memory is None or memory in found:
             continue
         found[memory] = None
-        if memory.origin is not None and memory.origin[0] == memory.version - written.count(memory):
-            memories += [earlier() for earlier in memory.origin[4]]
+        if (note := _origin_before(memory, written)) is not None:
+            memories += [earlier() for earlier in note[4]]
     return [memory for memory in found if memory.adjoint is None]
 
 
 def origin_of(memory: Allocation) -> Origin | None:
-    """The unrecorded launch that computed the memory, if any."""
-    if memory.origin is None:
-        return None
-    _, kernel, place, thread, refs = memory.origin
-    return Origin(kernel, place, thread, refs)
+    """What computed the memory unrecorded, if anything."""
+    return None if memory.origin is None else Origin(*memory.origin[1:])
 
 
 def warn_of_missing_gradient(memory: Allocation) -> None:

@@ -24,6 +24,7 @@ from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
+from kernelab.runtime.array.array_attributes import note_copied
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
 from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, note_given, notify_outside_use
@@ -114,6 +115,8 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
         copy_elements(dest.host(), src.host() if apart else src.host().copy())  # as in `put`
     if recorder is not None:
         recorder.copied(dest, src, how)
+    else:
+        note_copied(how, dest, *((src,) if dest.is_whole else (src, dest)))
     if src.allocation.unwritten:  # at last: a transform copies once more
         src.allocation.unwritten.copied(dest, src)
 

@@ -16,7 +16,14 @@ from kernelab.host.traced import Origins, traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
 from kernelab.runtime.array.array import Gathered, array, duplicate, require_array
-from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, Ranked, array_annotation
+from kernelab.runtime.array.array_attributes import (
+    Arithmetic,
+    Fixed,
+    Hints,
+    Ranked,
+    array_annotation,
+    note_copied,
+)
 from kernelab.runtime.array.layout import keys_of, require_inside
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.context.conversion import HostArray, described
@@ -250,15 +257,18 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
                 elements = duplicate(elements, elements.requires_grad, "clone")
             rows = map(self._row, range(self.ndim))
             run(_kernels(self.type)[how], self.shape, [self.data, *rows, elements])
-        elif how == "gather" and self.ndim == 1:
-            # "wrap" for indices from the end; no index is beyond the extent.
-            np.take(self.data.seen(), self._places()[0], 0, elements.blank(), "wrap")
         elif how == "gather":
-            elements.blank()[...] = self.data.seen()[self._places()]
+            if self.ndim == 1:
+                # "wrap" for indices from the end; no index is beyond the extent.
+                np.take(self.data.seen(), self._places()[0], 0, elements.blank(), "wrap")
+            else:
+                elements.blank()[...] = self.data.seen()[self._places()]
+            note_copied(how, elements, self.data)
         else:
             whole = self.data.seen().copy()
             whole[self._places()] = elements.seen()
             self.data._overwrite(whole, how)
+            note_copied(how, self.data, elements, self.data)
 
     def _within(self, key: Any) -> tuple[Any, ...]:
         """An index of these elements as one of the array behind."""

@@ -13,6 +13,7 @@ import numpy as np
 from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.lang.types import Scalar, int32, scalar_of
 from kernelab.runtime.array.array import array, require_array
+from kernelab.runtime.array.array_attributes import note_copied
 from kernelab.runtime.array.transfers import readable, tabulate
 from kernelab.runtime.context.conversion import HostArray, described, is_whole
 from kernelab.runtime.context.recorder import RECORDER
@@ -133,6 +134,7 @@ def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray
         found = order(_ordered_bits(readable(keys)))
         for row, sorted_row in [(row, np.take(readable(row), found, 0)) for row in rows]:
             row.assign(sorted_row)
+            note_copied("sort", row, row)
         return
     places = unfilled(keys.shape, int32, keys.device, requires_grad=False)
     dtype = scalar_of(keys.dtype).dtype  # a check may hold keys in float64
