@@ -36,7 +36,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
 .PHONY: help lab test test-long check oracle test-interop fuzz sanitize planted lint format bench builtins clean compiler must-compile browser frontend environment
-.PHONY: test-nvrtc test-gpu bench-gpu matrix dist lessons docs lite picture binder-check
+.PHONY: soak test-nvrtc test-gpu bench-gpu matrix dist lessons docs lite picture binder-check
 help:
 	@sed -n 's/^#   //p' Makefile
 

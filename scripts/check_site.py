@@ -48,6 +48,8 @@ def faults(site: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = list(faults(Path(sys.argv[1])))
-    print(*found, sep="\n")
-    sys.exit(f"{len(found)} addresses to mend" if found else 0)
+    site = Path(sys.argv[1])
+    found = list(faults(site))
+    print(*found, sep="\n", end="\n" if found else "")
+    print(f"{len(found)} addresses to mend; the site begins at {site / 'index.html'}")
+    sys.exit(bool(found))

@@ -125,6 +125,7 @@ def main() -> int:
         if given.list:
             results.append(f"Python {version}, {which}: {found[version]}")
             continue
+        print(f"Python {version}, {which}: {found[version]}", flush=True)
         passed = run_cell(version, found[version], which, given.tests)
         failed |= not passed
         results.append(f"Python {version}, {which}: {'passed' if passed else 'FAILED'}")

@@ -105,6 +105,7 @@ class Run:
         """Run rounds until time or programs are used up."""
         first = 0
         while self.left > 0 and self.count["programs"] < self.programs:
+            print(f"{self.kind}: runs for up to {self.left:.0f} minutes, then says what it tried", flush=True)
             with tempfile.TemporaryDirectory(prefix="kernelab-sanitize-") as folder:
                 ended = self._process(Path(folder), first)
                 first = self._add(Path(folder), first)

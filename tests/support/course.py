@@ -97,4 +97,5 @@ def numbers_of(text: str) -> tuple[str, list[float]]:
 if __name__ == "__main__":
     for number in sys.argv[1:]:
         lesson = lessons()[int(number)]
+        print(lesson.stem, flush=True)
         nbformat.write(executed(lesson), lesson)
