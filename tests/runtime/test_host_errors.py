@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab import KernelIndexError, KernelMemoryError, KernelTypeError, KernelValueError, LaunchError
+from kernelab import (
+    KernelIndexError,
+    KernelMemoryError,
+    KernelTypeError,
+    KernelValueError,
+    LaunchError,
+    TapeError,
+)
 
 TEXT = """
 def g(x: float):
@@ -276,3 +283,12 @@ def test_a_grid_without_threads_runs_nothing(host: Host) -> None:
     x = kl.zeros(0)
     kl.launch(host.k, (0,), inputs=[x, 1.0, 1])
     assert x.list() == []
+
+
+def test_carets_stand_below_the_code_of_a_line_and_not_below_its_comment(host: Host) -> None:
+    tape = kl.Tape()
+    with pytest.raises(TapeError) as raised:
+        tape.backward(grads={"#": host.x})  # a "comment"
+    text, carets = str(raised.value).splitlines()[2:4]
+    assert text.endswith('# a "comment"')
+    assert text[carets.index("^") : carets.rindex("^") + 1] == 'tape.backward(grads={"#": host.x})'

@@ -5,6 +5,7 @@ The runtime reports to the recorder of the current context; it knows no tape.
 
 import linecache
 import sys
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -172,10 +173,20 @@ class Place:
     def span(self) -> Span:
         """The line, for a diagnostic."""
         lines = linecache.getlines(self.filename)
-        text = linecache.getline(self.filename, self.line).rstrip("\n")
+        text = _without_comment(linecache.getline(self.filename, self.line).rstrip("\n"))
         start = len(text) - len(text.lstrip())
         source = Source("".join(lines), label_of(self.filename))
         return Span(source, self.line, start, self.line, max(start + 1, len(text)))
+
+
+def _without_comment(line: str) -> str:
+    try:
+        for token in tokenize.generate_tokens(iter((line,)).__next__):
+            if token.type == tokenize.COMMENT:
+                return line[: token.start[1]].rstrip()
+    except (tokenize.TokenError, SyntaxError):
+        return line  # a part of a statement
+    return line
 
 
 def caller(depth: int = 0) -> Place:
