@@ -35,6 +35,8 @@ def test_the_first_notebook_denoises_a_photograph() -> None:
     shown += [out["data"].get("text/plain", "") for out in outputs(notebook, "display_data")]
     assert any("u_bar[i, j] +=" in text for text in shown), "the kernel's view shows the adjoint"
     assert any("PASS" in text and "gradcheck of energy" in text for text in shown)
+    (printed,) = outputs(notebook, "stream")
+    assert printed["text"].startswith("energy ")
     (error,) = outputs(notebook, "error")
     assert "did you mean length?" in error["evalue"]
 
