@@ -22,7 +22,7 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.subject import mark_gradient
 from kernelab.autodiff.transforms import transforms
-from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.host_calls import Compared, HostCall
 from kernelab.autodiff.transforms.host_numbers import (
     Opened,
     arrays_like,
@@ -136,7 +136,7 @@ def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
         solve = kl.func.custom_vjp(lambda a, b: np.linalg.solve(a.numpy(), b.numpy()), back)
     """
 
-    compared: set[int] | None = set() if check else None
+    compared = Compared() if check else None
 
     @_made(custom_vjp, func, back, check=check)
     def call(*args: Any) -> Any:

@@ -21,7 +21,7 @@ from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import plain_copy, scalars
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.trees import argument_name
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, Related, name_of
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import HALVES, float64, is_differentiable, scalar_of, with_scalar
@@ -66,6 +66,9 @@ LEAST = 0.03
 DRAWN = 16
 """From how many directions the one is taken whose terms cancel least."""
 
+SAME = 1e3
+"""How many roundings the adjoints may be apart where a rule gives the same once more."""
+
 LARGE = 1024.0
 """What cotangents are multiplied by: a rule that clips them shows."""
 
@@ -74,8 +77,19 @@ TURNED = -32.0 * LARGE
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-_tries: dict[tuple[int, int], tuple[Any, Any, Counter[int]]] = {}
-"""By the code of a function and its rule, which this keeps: how often each argument was tried."""
+
+@dataclass(slots=True, eq=False)
+class _Tried:
+    """How often each argument was tried of functions with this code and this rule; `uses_state` is theirs."""
+
+    func: Any
+    back: Any
+    times: Counter[int] = field(default_factory=Counter)
+    uses_state: bool = False
+
+
+_tries: dict[tuple[int, int], _Tried] = {}
+"""By the identities of the code of a function and its rule, which this keeps."""
 
 
 @hooks.compare_host_rule.provide
@@ -87,11 +101,13 @@ def compare(rule_of: tuple[HostCall, Sequence[int]], arguments: Sequence[array])
     call, active = rule_of
     arrays = arguments[: len(call.places)]
     assert call.compared is not None
-    tries = _tries_of(call)
-    asked = [n for n in active if n not in call.compared and tries[n] < MOST_TRIES]
+    tried, compared = _tries_of(call), call.compared
+    tries = tried.times
+    asked = [n for n in active if n not in compared.places and tries[n] < MOST_TRIES]
     tries.update(asked)
     found = _outcomes(call, arrays, asked)
-    call.compared.update(n for n in active if n in found or tries[n] >= MOST_TRIES)
+    compared.places.update(n for n in active if n in found or tries[n] >= MOST_TRIES)
+    compared.uses_state = tried.uses_state = compared.uses_state or tried.uses_state
     told = next(filter(None, found.values()), None)
     if told is not None:
         tries.update(dict.fromkeys(range(len(arrays)), MOST_TRIES))
@@ -117,11 +133,11 @@ def _code_of(function: Any) -> Any:
     return getattr(function, "__code__", function)
 
 
-def _tries_of(call: HostCall) -> Counter[int]:
+def _tries_of(call: HostCall) -> _Tried:
     func, back = _code_of(call.func), _code_of(call.back)
     if len(_tries) == MOST_KEPT:
         _tries.clear()
-    return _tries.setdefault((id(func), id(back)), (func, back, Counter()))[2]
+    return _tries.setdefault((id(func), id(back)), _Tried(func, back))
 
 
 def _warn(call: HostCall, told: str) -> None:
@@ -137,14 +153,21 @@ def _outcomes(call: HostCall, arrays: Sequence[array], asked: Sequence[int]) -> 
     found: dict[int, str] = {}
     if not asked:
         return found
+    comparison: _Comparison | None = None
+    # The user's function may raise anything beside its arguments.
     with unrecorded(), _undisturbed(call.func, call.back), suppress(Exception):
-        comparison = _begun(call, arrays)
-        for n in asked:
-            # The user's function may raise anything beside its arguments.
+        with suppress(Exception):
+            comparison = _begun(call, arrays)
             with suppress(Exception):
-                told = comparison.told(n)
-                if told is not None:
-                    found[n] = told
+                comparison.find_state()
+            for n in asked:
+                with suppress(Exception):
+                    told = comparison.told(n)
+                    if told is not None:
+                        found[n] = told
+        uses_state = call.compared is not None and call.compared.uses_state
+        if not uses_state and (comparison is None or not comparison.knows_state or comparison.wavers):
+            call.run_alone(arrays)  # what it leaves outside is that of this call, as before
     return found
 
 
@@ -210,6 +233,7 @@ class _Comparison:
     def __init__(self, call: HostCall, arrays: Sequence[array], steps: Sequence[float]) -> None:
         self.call, self.arrays, self.steps = call, arrays, steps
         self.is_exact, self.rng = steps is STEPS, np.random.default_rng(0)
+        self.knows_state = self.wavers = False
         factor = 1.0 if self.is_exact else OWN_FACTOR
         self.close, self.apart = factor * CLOSE, factor * APART
         self.results = call.run_alone(arrays)
@@ -293,7 +317,33 @@ class _Comparison:
         """What is wrong with an adjoint that does not turn round with the cotangents, "" if nothing is."""
         straight = self.bars[n]
         differs = np.linalg.norm(straight - TURNED * self.turned[n]) > self.apart * np.linalg.norm(straight)
-        return self._not_in_proportion(n) if differs else ""
+        return self._not_in_proportion(n) if differs and not self.wavers else ""
+
+    def find_state(self) -> None:
+        """Find out whether the rule needs what the function leaves outside, by a run at other arguments.
+
+        A rule that `wavers` gives something else each time.
+        """
+        self._run([self._beside(elements) for elements in self.arrays])
+        if not self._are_bars(self._pulled(self.seeds)):
+            self._run(self.arrays)
+            self.wavers = not self._are_bars(self._pulled(self.seeds))
+            if self.call.compared is not None:
+                self.call.compared.uses_state = not self.wavers
+        self.knows_state = True
+
+    def _beside(self, elements: array) -> array:
+        """An array of about the same numbers."""
+        numbers = _numbers(elements)
+        return self._with(elements, numbers * (1.0 + self.steps[0] * self._drawn(numbers.shape)))
+
+    def _are_bars(self, others: Sequence[Floats]) -> bool:
+        """Whether these are the adjoints of before, but for rounding."""
+        allowed = SAME * self.epsilon
+        pairs = zip(self.bars, others, strict=True)
+        return all(
+            np.linalg.norm(a - b) <= allowed * np.linalg.norm(a) or np.array_equal(a, b) for a, b in pairs
+        )
 
     # ---- values
 
@@ -317,10 +367,14 @@ class _Comparison:
     def _moved(self, n: int, moves: Floats) -> tuple[Floats, list[Floats]]:
         """The numbers of an argument that moves, and the results there."""
         arrays = list(self.arrays)
-        arrays[n] = plain_copy(arrays[n])
-        numbers = scalars(arrays[n]).host()
-        numbers[...] = numbers + moves
+        arrays[n] = self._with(arrays[n], _numbers(arrays[n]) + moves)
         return _numbers(arrays[n]), self._run(arrays)
+
+    def _with(self, elements: array, numbers: Floats) -> array:
+        """A copy of an array with other numbers."""
+        copy = plain_copy(elements)
+        scalars(copy).host()[...] = numbers
+        return copy
 
     def _run(self, arrays: Sequence[array]) -> list[Floats]:
         return [_numbers(result) for result in self.call.run_alone(arrays)]

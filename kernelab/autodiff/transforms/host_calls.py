@@ -10,13 +10,21 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.autodiff.records.moves import published
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, field
 from kernelab.errors import GradientError, KernelTypeError, a_thing, counted, name_of
 from kernelab.host.traced import Origins, origins
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.recorder import GIVEN, IN_RULE, RECORDER, note_given, refusal, unrecorded
+from kernelab.runtime.context.recorder import (
+    GIVEN,
+    IN_RULE,
+    RECORDER,
+    note_given,
+    refusal,
+    unrecorded,
+    warn_at,
+)
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.launch.checked import require_written
@@ -26,14 +34,26 @@ from kernelab.settings import during
 Function = Callable[..., Any]
 
 
+@dataclass(slots=True, eq=False)
+class Compared:
+    """What comparisons with differences tell of a derivative: the arrays for which they are over, and more.
+
+    It `uses_state` if it gives something else once the function has run at other arguments, for it finds
+    what that leaves outside, as in an attribute.
+    """
+
+    places: set[int] = field(default_factory=set)
+    uses_state: bool = False
+
+
 @dataclass(slots=True)
 class HostCall:
     """A call of `func`; its arrays of floats, at `places` among `args`, are given anew each time it runs.
 
     `back` is the derivative, None for a function that is differentiated as it runs.  `is_several` says, after
     a run, whether the results were a tuple.  `in_place` says that the results are the arguments: what `back`
-    gives replaces their adjoints.  `compared` counts, among the arrays of floats, those for which `back` has
-    been compared with differences; None where it is not to be.  `rule_of` is set in the call of a derivative:
+    gives replaces their adjoints.  `compared` has what comparisons of `back` have told, by positions among
+    the arrays of floats; None where there are to be none.  `rule_of` is set in the call of a derivative:
     the call that it is of, and the arrays for which it is to be compared.  `given` are the origins of the
     numbers that its last run has computed with, though they are no arguments.
     """
@@ -44,12 +64,12 @@ class HostCall:
     places: tuple[int, ...]
     is_several: bool = False
     in_place: bool = False
-    compared: set[int] | None = None
+    compared: Compared | None = None
     rule_of: "tuple[HostCall, Sequence[int]] | None" = None
     given: Origins = ()
 
     @staticmethod
-    def of(func: Function, back: Function, args: tuple[Any, ...], compared: set[int] | None) -> "HostCall":
+    def of(func: Function, back: Function, args: tuple[Any, ...], compared: Compared | None) -> "HostCall":
         """The call of a user's function, which gets picked elements as an array; refuses structs.
 
         Raises KernelTypeError for these.
@@ -85,6 +105,17 @@ class HostCall:
         self.given = (*given,)
         note_given((), self.taken)  # to the function around this one, if there is one
         return results
+
+    def _run_again(self, arrays: Sequence[array], results: Sequence[array]) -> None:
+        """Let the function leave outside what its derivative needs for this call; warns where it cannot."""
+        if RECORDER.get() is not None:
+            self.run(arrays)
+            return
+        again = self.run_alone(arrays)
+        if not all(map(_are_close, again, results)):
+            message = f"{name_of(self.func)} gives something else than when it was called"
+            hint = "pass it what changes as an argument, and what it draws at random"
+            warn_at(f"{message}: the derivative is not that of what ran", "changed", hint)
 
     def overwrites(self, arrays: Sequence[array]) -> dict[int, int]:
         """The lines at which the function first changes its copies of arrays, by their positions."""
@@ -150,6 +181,8 @@ class HostCall:
 
         def adjoints(*arrays: array) -> list[array]:
             args, rest = self._whole(arrays[:count]), arrays[count:]
+            if self.compared is not None and self.compared.uses_state:
+                self._run_again(arrays[:count], rest[:results])
             returned = back(*args, *(rest if takes_results else rest[results:]))
             several = list(returned) if isinstance(returned, tuple | list) else [returned]
             if len(several) != count:
@@ -157,7 +190,7 @@ class HostCall:
                 raise refusal(GradientError, message, "custom", "return one for each, None for zeros")
             return [_adjoint(back, n, *pair) for n, pair in enumerate(zip(several, arrays, strict=False))]
 
-        wanted = [k for k in active if self.compared is not None and k not in self.compared]
+        wanted = [k for k in active if self.compared is not None and k not in self.compared.places]
         rule_of = (self, wanted) if wanted else None
         return HostCall(adjoints, None, (None,) * every, tuple(range(every)), rule_of=rule_of)
 
@@ -209,6 +242,11 @@ def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: L
         return bars
 
     return HostCall(backward, adjoints, tuple(arrays), tuple(range(len(arrays))), in_place=True)
+
+
+def _are_close(one: array, other: array) -> bool:
+    """Whether two results agree but for rounding."""
+    return one.shape == other.shape and np.allclose(one.seen(), other.seen(), rtol=1e-5, equal_nan=True)
 
 
 def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:

@@ -532,6 +532,9 @@ class Base(Level):
         results = call.run_alone(arguments)
         if call.rule_of is not None:
             self.compare_rule(call, arguments)
+            compared = call.rule_of[0].compared
+            if compared is not None and compared.uses_state:
+                results = call.run_alone(arguments)
         return results
 
     def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:

@@ -1,0 +1,169 @@
+"""A function of `custom_vjp` may leave something for its derivative: each call finds what is its own."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+X = np.array([0.3, 0.7, 1.1, -0.4])
+D = 2 * np.cos(2 * X)
+
+Layer = Callable[[Any], Any]
+
+
+def attribute_of_numpy() -> Layer:
+    here = SimpleNamespace()
+
+    def wave(a: Any) -> Any:
+        here.slope = np.cos(a.numpy())
+        return np.sin(a.numpy())
+
+    return kl.func.custom_vjp(wave, lambda a, bar: bar.numpy() * here.slope)
+
+
+def attribute_of_kernelab() -> Layer:
+    here = SimpleNamespace()
+
+    def wave(a: Any) -> Any:
+        here.slope = kl.map(kl.cos, a)
+        return kl.map(kl.sin, a)
+
+    return kl.func.custom_vjp(wave, lambda a, bar: bar * here.slope)
+
+
+def variable() -> Layer:
+    slope = None
+
+    def wave(a: Any) -> Any:
+        nonlocal slope
+        slope = np.cos(a.numpy())
+        return np.sin(a.numpy())
+
+    return kl.func.custom_vjp(wave, lambda a, bar: bar.numpy() * slope)
+
+
+def array_that_is_kept() -> Layer:
+    slope = kl.zeros(4)
+
+    def wave(a: Any) -> Any:
+        slope.assign(np.cos(a.numpy()).astype(np.float32))
+        return np.sin(a.numpy())
+
+    return kl.func.custom_vjp(wave, lambda a, bar: bar.numpy() * slope.numpy())
+
+
+LAYERS = [attribute_of_numpy, attribute_of_kernelab, variable, array_that_is_kept]
+layers = pytest.mark.parametrize("make", LAYERS)
+
+
+def leaf() -> Any:
+    return kl.array(X, dtype=kl.float32, requires_grad=True)
+
+
+@layers
+def test_a_second_pass_finds_it(make: Callable[[], Layer]) -> None:
+    layer, x = make(), leaf()
+    with kl.Tape() as tape:
+        loss = layer(x * 2.0).sum()
+    for _ in range(2):
+        tape.backward(loss)
+        np.testing.assert_allclose(x.grad.numpy(), D, rtol=1e-5)
+        tape.zero()
+
+
+@layers
+def test_each_call_on_a_tape_finds_its_own(make: Callable[[], Layer]) -> None:
+    layer, x = make(), leaf()
+    with kl.Tape() as tape:
+        loss = layer(layer(x)).sum() + layer(x * 2.0).sum()
+    tape.backward(loss)
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(np.sin(X)) * np.cos(X) + D, rtol=1e-5)
+
+
+@layers
+def test_each_row_and_column_of_a_jacobian_finds_it(make: Callable[[], Layer]) -> None:
+    for jacobian in (kl.func.jacrev, kl.func.jacfwd):
+        layer = make()
+        found = jacobian(lambda x, layer=layer: layer(x * 2.0))(leaf())
+        np.testing.assert_allclose(found.numpy(), np.diag(D), rtol=1e-5)
+
+
+@layers
+def test_each_lane_finds_its_own(make: Callable[[], Layer]) -> None:
+    layer, x = make(), kl.array([X, 2.0 * X], dtype=kl.float32)
+    found = kl.func.vmap(kl.func.grad(lambda x: layer(x * 2.0).sum()))(x)
+    np.testing.assert_allclose(found.numpy(), [D, 2 * np.cos(4 * X)], rtol=1e-5)
+
+
+def test_a_second_derivative_follows_it() -> None:
+    layer = attribute_of_kernelab()
+    found = kl.func.hessian(lambda x: (layer(x) * x).sum())(leaf())
+    np.testing.assert_allclose(found.numpy(), np.diag(2 * np.cos(X) - X * np.sin(X)), rtol=1e-4)
+
+
+def test_it_may_come_from_an_argument_without_gradients() -> None:
+    here = SimpleNamespace()
+
+    def turned(a: Any, angle: Any) -> Any:
+        here.slope = np.cos(angle.numpy())
+        return a.numpy() * here.slope
+
+    layer = kl.func.custom_vjp(turned, lambda a, angle, bar: (bar.numpy() * here.slope, None))
+    x, angle = leaf(), kl.array(X, dtype=kl.float32)
+    with kl.Tape() as tape:
+        loss = layer(x, angle).sum() + layer(x, angle * 2.0).sum()
+    tape.backward(loss)
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(X) + np.cos(2 * X), rtol=1e-5)
+
+
+def test_what_cannot_be_found_again_is_told() -> None:
+    here, scale = SimpleNamespace(), np.float32(2.0)
+
+    def wave(a: Any) -> Any:
+        here.slope = scale * np.cos(a.numpy())
+        return scale * np.sin(a.numpy())
+
+    layer, x = kl.func.custom_vjp(wave, lambda a, bar: bar.numpy() * here.slope), leaf()
+    with kl.Tape() as tape:
+        loss = layer(x).sum()
+    tape.backward(loss)
+    scale = np.float32(3.0)
+    with pytest.warns(kl.KernelWarning, match="wave gives something else than when it was called"):
+        tape.backward(loss)
+
+
+def test_a_function_without_state_does_not_run_again() -> None:
+    runs = 0
+
+    def wave(a: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        return np.sin(a.numpy())
+
+    layer, x = kl.func.custom_vjp(wave, lambda a, bar: bar.numpy() * np.cos(a.numpy())), leaf()
+    with kl.Tape() as tape:
+        loss = layer(x).sum()
+    tape.backward(loss)
+    before = runs
+    tape.zero()
+    tape.backward(loss)
+    assert runs == before
+
+
+def test_a_rule_of_random_numbers_is_not_called_nonlinear() -> None:
+    here, rng = SimpleNamespace(), np.random.default_rng(0)
+
+    def dropped(a: Any) -> Any:
+        here.mask = rng.random(4) > 0.5
+        return a.numpy() * here.mask
+
+    layer, x = kl.func.custom_vjp(dropped, lambda a, bar: bar.numpy() * here.mask), leaf()
+    with kl.Tape() as tape:
+        y = layer(x)
+        loss = y.sum()
+    tape.backward(loss)
+    np.testing.assert_array_equal(x.grad.numpy() != 0, y.numpy() != 0)
