@@ -75,6 +75,7 @@ def ready(name: str, shrink: int) -> Runs:
     """A kernel of which every program is built, as its third run finds it."""
     runs = of_arrays(Kernelab(), kernels.work(name, shrink))
     for _ in range(3):
+        runs.clear()
         runs.primal()
         runs.adjoint()
     return runs

@@ -123,7 +123,7 @@ def measure(row: Row, memory: int | None, repeat: int) -> dict[str, float]:
         kl.launch(kernel, row.threads, inputs=[x, row.steps], outputs=[y])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     primal = _least(repeat, lambda: kl.launch(kernel, row.threads, inputs=[x, row.steps], outputs=[y]))
-    adjoint = _least(repeat, lambda: tape.backward(grads={y: seed}))
+    adjoint = _least(repeat, lambda: tape.backward(grads={y: seed}), tape.zero)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     saved = sum(loop.bytes for loop in kernel.loops())
     return {"primal": primal, "adjoint": adjoint, "peak": peak / 1024, "saved": saved}
@@ -145,10 +145,11 @@ def by_hand(row: Row, repeat: int) -> str:
     return f"{adjoint / primal:.1f}"
 
 
-def _least(repeat: int, action: Callable[[], None]) -> float:
+def _least(repeat: int, action: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
     action()
     times = []
     for _ in range(repeat):
+        before()
         start = time.thread_time()
         action()
         times.append(time.thread_time() - start)
