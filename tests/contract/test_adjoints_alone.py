@@ -126,3 +126,78 @@ def test_no_backward_pass_runs_in_a_checkpoint_which_runs_again(way: int) -> Non
     x, go = kl.array([1.0, 2.0], requires_grad=True), ways()[way]
     with kl.Tape(), pytest.raises(TapeError, match="cannot run in a checkpoint"):
         kl.checkpoint(lambda x: go(kl.ones(2)) * x, x)
+
+
+# ------------------------------------------------------------------- gradients of an earlier pass
+
+
+def with_gradient() -> Any:
+    x = kl.array([0.5, -1.0], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = (x * x * x).sum()
+    tape.backward(loss)
+    return x
+
+
+READS: dict[str, Callable[[Any, Any], Any]] = {
+    "an operator": lambda x, bar: x - 0.1 * bar,
+    "a function mapped": lambda x, bar: kl.map(lambda a, b: a - 0.1 * b, x, bar),
+    "a number": lambda x, bar: kl.map(lambda a, b: a - 0.1 * b, x, bar[0:1]),
+    "a clone": lambda x, bar: x - kl.clone(bar),
+    "a copy": lambda x, bar: x - kl.zeros(2, requires_grad=True).assign(bar),
+    "custom_vjp": lambda x, bar: x - kl.func.custom_vjp(lambda a: 0.1 * a, lambda a, b: 0.1 * b)(bar),
+}
+
+
+@pytest.mark.parametrize("how", READS)
+def test_a_tape_tells_of_the_gradient_of_an_earlier_pass_that_depends_on_its_leaf(how: str) -> None:
+    """One step of gradient descent inside of the outer loss, as in meta-learning."""
+    x = with_gradient()
+    with kl.Tape() as tape:
+        stepped = READS[how](x, x.grad)
+        loss = (stepped * stepped).sum()
+    with pytest.warns(KernelWarning, match="from a gradient back to `x`: a tape does not differentiate"):
+        tape.backward(loss)
+
+
+def test_a_tape_tells_of_the_gradient_of_another_leaf_or_result_of_the_same_pass() -> None:
+    x, w = pair()
+    with kl.Tape() as tape:
+        y = x * x * w
+        loss = (y * y).sum()
+    tape.backward(loss)
+    for bar in (w.grad, y.grad):
+        with kl.Tape() as tape:
+            loss = (x * bar).sum()
+        with pytest.warns(KernelWarning, match="back to `x`: a tape does not differentiate"):
+            tape.backward(loss)
+
+
+def descend(x: Any) -> Any:
+    x -= 0.1 * x.grad
+    return x.grad
+
+
+MEANT: dict[str, Callable[[Any], Any]] = {
+    "a clone taken before": lambda x: kl.clone(x.grad),
+    "of what has changed since": descend,
+    "that was set to zero": lambda x: x.grad.zero_(),
+    "that was computed with before": lambda x: 0.1 * x.grad,
+}
+
+
+@pytest.mark.parametrize("how", MEANT)
+def test_a_gradient_that_is_meant_as_a_constant_is_silent(how: str) -> None:
+    x = with_gradient()
+    bar = MEANT[how](x)
+    with kl.Tape() as tape:
+        loss = (x * bar).sum()
+    tape.backward(loss)
+
+
+def test_the_gradient_of_what_a_tape_does_not_read_is_a_constant() -> None:
+    x, steps = with_gradient(), kl.array([0.1, 0.2], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = (steps * x.grad).sum()
+    tape.backward(loss)
+    assert steps.grad.list() == x.grad.list()

@@ -11,6 +11,7 @@ from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.cuts import Carried, Carrying, carrying_before
 from kernelab.autodiff.records.moves import FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import (
+    BEFORE,
     OVERWRITTEN,
     Cut,
     HostRead,
@@ -37,7 +38,7 @@ def detours(
     """The places where chains that lead to the seeds pass through the host."""
     if not host.host_reads and not host.differentiated:
         return []
-    sources = _Sources(host, steps)
+    sources = _Sources(host, steps, on_the_way)
     arrays = list(_arrays(host, sources))
     if not arrays and not host.numbers:
         return []
@@ -67,13 +68,19 @@ class _Sources:
     """The sources of host values, certain or possible by order, among arrays on which gradients depend.
 
     A chain may pass through the host several times, with launches of arrays without gradients in between.
+    What a gradient was taken with respect to before the tape matters where this pass reaches it.
     """
 
-    def __init__(self, host: Provenance, steps: Sequence[Step]) -> None:
+    def __init__(self, host: Provenance, steps: Sequence[Step], on_the_way: Collection[Allocation]) -> None:
         self.steps = steps
         self._host_reads = host.host_reads
         every_read = [*self._host_reads, *host.differentiated]
-        self.that_matter = {source for source in every_read if source.elements.requires_grad}
+        self.that_matter = {
+            source
+            for source in every_read
+            if source.elements.requires_grad
+            and (source.record != BEFORE or source.elements.allocation in on_the_way)
+        }
         self._first_use = _first_uses(steps)
         passive = defaultdict[int, list[HostRead]](list)
         for source in set(every_read).difference(host.outer, self.that_matter):

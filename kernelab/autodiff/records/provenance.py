@@ -19,9 +19,9 @@ from kernelab.errors import Diagnostic, Related
 from kernelab.host.traced import Origins, origins
 from kernelab.host.values import HostValue
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import is_differentiable
+from kernelab.lang.types import is_differentiable, uint8
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import Place, called, caller, warn
+from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory, warn
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.launch.call import Call
@@ -82,6 +82,10 @@ class PassedOn:
     record: int
     position: int | None
     host_reads: tuple[HostRead, ...]
+
+
+BEFORE = -1
+"""The record of what was there when the recording began."""
 
 
 MOST_PARTS = 16
@@ -253,10 +257,16 @@ class Provenance(Witness):
             values = HostValues(caller(), record, "view", known, len(self.outer) + len(self._host_reads))
             self.arrays.setdefault(memory, []).append(values)
 
-    def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int) -> None:
-        """Note the memory of gradients that were computed from arrays after some record."""
+    def derived_before(self, leaves: Iterable[Allocation], bar: Allocation, record: int) -> None:
+        """Note, before a record that reads them, gradients with respect to leaves that are as they were."""
+        self.derived(
+            [array.over(leaf, 0, (leaf.nbytes,), (1,), uint8) for leaf in leaves], [bar], record, BEFORE
+        )
+
+    def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int, since: int) -> None:
+        """Note, before a record, the memory of gradients that were computed from arrays after another one."""
         place = caller()
-        reads = tuple(HostRead(one, place, record) for one in primals if is_differentiable(one.dtype))
+        reads = tuple([HostRead(one, place, since) for one in primals])
         self.differentiated += reads
         self._known.update(reads)
         for memory in bars:
@@ -350,10 +360,12 @@ def array_from_host(
             related.append(Related(f"{reader[0]} reads them here:", reader[1].span))
         name, seen = called(elements), called(source.elements)
         if values.how == ADJOINT:
+            leaf = name_of_memory(source.elements.allocation)
+            seen = f"`{leaf}`" if leaf and source.record == BEFORE else seen
             message = f"no gradient flows from {called(elements, 'a gradient')} back to {seen}: a tape does "
             message += "not differentiate what a backward pass has computed"
             hint = "take second derivatives with kl.func, as grad of grad; if this one is meant to be a "
-            hint += "constant, call backward, and use it, outside of the `with tape:`"
+            hint += "constant, call backward, and clone the gradient, outside of the `with tape:`"
             return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related[1:]))
         if values.host_reads:
             hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', in_transform)}"

@@ -211,8 +211,8 @@ class Recording(Witness, Recorder):
         for memory, is_float, is_input in zip(memories, plan.of_floats, plan.of_inputs, strict=True):
             known = written.get(memory)
             if known is None:
-                if is_input and memory.requires_grad:
-                    self.has_read(memory)
+                if is_input and (memory.requires_grad or memory.left == memory.version):
+                    self._reads(memory)
             elif is_float and known.__class__ is not Untouched and known.may_be_unseen(0):
                 self._record_unseen(known, 0)
         for i in plan.numbers:
@@ -251,10 +251,21 @@ class Recording(Witness, Recorder):
         memory = single.allocation
         if memory in self._written:
             self.look_for_unseen(single)
-        elif memory.requires_grad:
-            self.has_read(memory)
-            if memory.nbytes <= SMALL:
+        else:
+            self._reads(memory)
+            if memory.requires_grad and memory.nbytes <= SMALL:
                 self._written[memory].note()
+
+    def _reads(self, memory: Allocation) -> None:
+        """Note memory that a record takes as it stands: what gradients reach, or left before the tape."""
+        if memory.requires_grad:
+            self.has_read(memory)
+        elif memory.left == memory.version and not self.provenance.is_made_by_host(memory):
+            alive = [(ref(), version) for ref, version in memory.leaves]
+            leaves = [leaf for leaf, version in alive if leaf is not None and leaf.version == version]
+            if leaves:
+                self.is_plain = False
+                self.provenance.derived_before(leaves, memory, len(self.records))
 
     def _augmented(self, call: LaunchRecord, pullback: Pullback) -> tuple[array, ...]:
         """Run a launch keeping its residuals, within the memory that the tape may hold."""
@@ -323,6 +334,9 @@ class Recording(Witness, Recorder):
         active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         taken = call.taken if self.provenance.has_host_reads else ()
         self.provenance.passed_on(len(self.records), (), taken)
+        for elements in arguments:
+            if not elements.requires_grad:
+                self._reads(elements.allocation)
         if not active:
             known = any(
                 one.allocation.version or one.allocation in self.provenance.arrays for one in arguments
@@ -419,8 +433,7 @@ class Recording(Witness, Recorder):
             if src.allocation is not dest.allocation:
                 self.provenance.look_again(src, len(self.records))
                 self.look_for_unseen(src)
-                if src.requires_grad:
-                    self.has_read(src.allocation)
+                self._reads(src.allocation)
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.provenance.replaced(dest, len(self.records))
@@ -445,7 +458,8 @@ class Recording(Witness, Recorder):
     def gone_back(self, sources: Sequence[array], bars: Sequence[Allocation]) -> None:
         """Note gradients that were computed while the tape records: nothing differentiates them."""
         self.is_plain = False
-        self.provenance.derived(sources, bars, len(self.records))
+        primals, now = [one for one in sources if is_differentiable(one.dtype)], len(self.records)
+        self.provenance.derived(primals, bars, now, now)
 
     def used_outside(self, elements: array, by_host: bool) -> Origins:
         """Warn where a Python function with a derivative of its own reads more than its arguments."""

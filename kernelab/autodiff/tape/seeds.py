@@ -8,6 +8,7 @@ meant, so each is one line of information.  The memory itself remembers its pass
 left: whatever else is written there ends the sum.
 """
 
+import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -426,13 +427,15 @@ def _listed(arrays: Sequence[array]) -> str:
 
 def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None], here: Place) -> None:
     """Note with the gradients that a pass has left them, and with those of inputs that it has been added."""
+    leaves: list[tuple[weakref.ref[Allocation], int]] = []
     for target in plan.published():
         gradient = target.allocation.adjoint
         if gradient is not None:
-            gradient.left = gradient.version
+            gradient.left, gradient.leaves = gradient.version, leaves
     for memory, passes in earlier.items():
         gradient = memory.adjoint
         if gradient is not None:
+            leaves.append((weakref.ref(memory), memory.version))
             count, since = (1, here) if passes is None else (passes.count + 1, passes.since)
             gradient.passes = Passes(gradient.version, count, since)
 

@@ -82,9 +82,9 @@ class Allocation:
     that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
     which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
-    which backward passes have added up here, and `left` is the version that the last one left (`tape.seeds`).
-    `copy_of` says of which bytes this was a copy, and in which version.  `began_as_zeros` says what version 0
-    held.
+    which backward passes have added up here, and `left` is the version that the last one left, with respect
+    to `leaves`, which had the versions that stand beside them (`tape.seeds`).  `copy_of` says of which bytes
+    this was a copy, and in which version.  `began_as_zeros` says what version 0 held.
     """
 
     __slots__ = (
@@ -97,6 +97,7 @@ class Allocation:
         "copy_of",
         "exposure",
         "folded",
+        "leaves",
         "left",
         "missing",
         "nbytes",
@@ -140,6 +141,7 @@ class Allocation:
         self.unwritten: Any = None
         self.passes: Any = None
         self.left = -1
+        self.leaves: Sequence[tuple[weakref.ref[Allocation], int]] = ()
         self.copy_of: tuple[object, ...] = ()
         self.watches = _NOBODY
         self.witnesses: tuple[weakref.ref[Any], ...] = ()
