@@ -315,6 +315,11 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
         """Set the elements of the flat indices to numbers."""
         np.put(self, indices, values, mode)
 
+    def setfield(self, value: Any, dtype: Any, offset: Any = 0) -> None:
+        """Set the bytes of every element, from an offset on, to a number of some dtype."""
+        self.view(np.ndarray).setfield(untraced(value), dtype, offset)
+        changed(self, origins(value))
+
     @property
     def flat(self) -> Any:
         """The elements one by one, which come from where the array comes from."""
@@ -413,6 +418,19 @@ def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         changed(args[0] if args else options.get("dst", options.get("a", options.get("arr"))), sources)
     return traced(result, sources)
 
+
+def _settable_part(base: Any) -> property:
+    """The real or imaginary parts of an array, a view of it."""
+
+    def assign(self: TracedArray, values: Any) -> None:
+        base.__set__(self.view(np.ndarray), untraced(values))
+        changed(self, origins(values))
+
+    return property(base.__get__, assign)
+
+
+for _name in _PARTS:
+    setattr(TracedArray, _name, _settable_part(getattr(np.ndarray, _name)))
 
 _follow_methods(
     TracedArray,

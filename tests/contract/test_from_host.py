@@ -360,6 +360,10 @@ PUT: list[Callable[[Any, Any], None]] = [
     lambda v, n: n.take([0, 1, 2], out=v if v.ndim == 1 else v[0]),
     lambda v, n: np.dot(np.eye(3, dtype=np.float32), n, v if v.ndim == 1 else v[0]),
     lambda v, n: n.round(2, v if v.ndim == 1 else v[0]),
+    lambda v, n: setattr(v, "real", n),
+    lambda v, n: v.real.__setitem__(0, n[0]),
+    lambda v, n: v.setfield(n[0], v.dtype),
+    lambda v, n: np.choose([0, 0, 0], [n, n], out=v if v.ndim == 1 else v[0]),
 ]
 VIEWS: list[Callable[[Any], Any]] = [
     lambda m: m,
