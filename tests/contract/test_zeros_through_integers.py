@@ -132,13 +132,27 @@ def test_a_derivative_that_ends_in_integers_is_explained(way: str, transform: st
     assert "with respect to `x` is 0: its values go on as integers only" in text
 
 
+BESIDE: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda f: kl.func.grad(f, (0, 1))(X, kl.ones(3)),
+    "jvp": lambda f: kl.func.jvp(f, (X, kl.ones(3)), (X, X)),
+    "jacfwd": lambda f: kl.func.jacfwd(f, (0, 1))(X, kl.ones(3)),
+}
+
+
+@pytest.mark.parametrize("transform", BESIDE)
 @pytest.mark.parametrize("way", ZEROS)
-def test_so_is_one_beside_an_argument_that_has_one(way: str) -> None:
+def test_so_is_one_beside_an_argument_that_has_one(way: str, transform: str) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        kl.func.grad(lambda x, w: (ZEROS[way](x) * w).sum() + (w * w).sum(), (0, 1))(X, kl.ones(3))
+        BESIDE[transform](lambda x, w: (ZEROS[way](x) * w).sum() + (w * w).sum())
     (text,) = [str(warning.message) for warning in seen]
     assert "with respect to `x` is 0: its values go on as integers only" in text
+
+
+def test_a_tangent_of_zero_beside_another_one_is_silent() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kl.func.jvp(lambda x, w: ZEROS["a kernel"](x) * w, (X, kl.ones(3)), (kl.zeros(3), X))
 
 
 @pytest.mark.parametrize("way", ZEROS)

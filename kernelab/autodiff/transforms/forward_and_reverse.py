@@ -207,10 +207,10 @@ class Explaining(Level):
     def lacking(self, entry: Any) -> Sequence[array]:
         """The arrays behind integers that adjoints of an entry would reach if these carried derivatives."""
         match entry:
-            case Run(program=program):
-                read: Sequence[array] = entry._arrays(i for i in program.reads if program.leads[i])
             case Passed() | Move():
-                read = entry.reached
+                read: Sequence[array] = entry.reached
+            case Ran(program=program):
+                read = entry._arrays(i for i in program.reads if program.leads[i])
             case _:
                 return ()
         return [one for one in read if one.allocation in self._ended and is_differentiable(one.dtype)]
@@ -353,27 +353,27 @@ def carried(argument: Argument, memories: Container[Allocation], kept: Container
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moved(Ran):
-    """A program that ran in forward mode, with its arguments that may have tangents, and integer arrays."""
+    """A program that ran in forward mode: `active` arguments have tangents.
+
+    The others are kept if they are arrays of integers, or come from the inputs through such.
+    """
 
     program: Program
     arguments: tuple[Argument | None, ...]
+    active: tuple[int, ...]
     groups: Groups
     place: Place
 
     @property
     def reached(self) -> list[array]:
         """The arrays from which tangents pass; where values go on without, those that an adjoint reaches."""
-        given = enumerate(self.arguments)
-        active = tuple(i for i, argument in given if argument is not None and not _is_integer(argument))
+        passed: Sequence[int] = self.active
         try:
-            passed = self.program.pullback(active, self.groups).reached if self.program.dead_ends else active
+            if self.program.dead_ends:
+                passed = self.program.pullback(self.active, self.groups).reached
         except KernelError:  # there is no adjoint: no message
-            passed = active
+            passed = self.active
         return self._arrays(i for i in passed if i in self.program.reads)
-
-
-def _is_integer(argument: Argument) -> bool:
-    return isinstance(argument, array) and not is_differentiable(argument.dtype)
 
 
 class Forward(Explaining):
@@ -411,9 +411,14 @@ class Forward(Explaining):
         active = active_with(moving, program, groups)
         dots = [self._tangent(arguments[i]) for i in active]
         given = enumerate(arguments)
-        moved = tuple(argument if i in active or _is_integer(argument) else None for i, argument in given)
+        moved = tuple(one if i in active or self._is_behind_integers(one) else None for i, one in given)
         self.parent.run(program.tangent(active, groups), grid, [*arguments, *dots])
-        self._ran(Moved(program, moved, groups, caller()))
+        self._ran(Moved(program, moved, active, groups, caller()))
+
+    def _is_behind_integers(self, argument: Argument) -> bool:
+        if not isinstance(argument, array):
+            return False
+        return not is_differentiable(argument.dtype) or argument.allocation in self._ended
 
     def forget(self, memory: Allocation) -> None:
         self.unfollow(memory)

@@ -186,7 +186,9 @@ def push(
         result, aux = call(func, arguments, has_aux)
     outputs = leaves(result, func)
     moved = [level.dot(output) for output in outputs]
-    if all(_is_zero(parent, dot) for dot in moved):
+    # Along one argument, a tangent says that there is a derivative; beside another one it says nothing.
+    several = sum([not _is_zero(parent, dot) for dot in dots]) > 1
+    if several or all(_is_zero(parent, dot) for dot in moved):
         _warn_of_zeros(func, level, outputs, chosen, inputs)
     return result, moved, aux
 
