@@ -44,6 +44,16 @@ def test_a_list_of_python_ints_becomes_int32_unless_they_need_more() -> None:
     assert array([1, 2**40]).dtype.bits == 64
 
 
+def test_a_list_of_arrays_or_vectors_keeps_their_dtype() -> None:
+    doubles, longs = array([1.0, 2.0], dtype=float64), array([1, 2], dtype=np.int64)
+    for several in ([doubles, doubles], (doubles[:1], doubles[1:]), [[doubles], [doubles]]):
+        assert array(several).dtype == float64
+    assert array([doubles, array([1.0, 2.0])]).dtype == float64
+    assert array([longs, longs]).dtype.bits == 64
+    assert array([kl.vec2d(1.0, 2.0), kl.vec2d(3.0, 4.0)]).dtype == float64
+    assert array([array([1.0]), array([2.0])]).dtype == float32
+
+
 def test_numpy_data_keep_their_dtype() -> None:
     assert array(np.arange(3.0)).dtype == float64
 

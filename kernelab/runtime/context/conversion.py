@@ -316,7 +316,8 @@ def element_type(value: Any) -> Value:
 
 def natural_type(values: HostArray, data: Any) -> Value:
     """The type of host numbers: their own dtype's, and for Python's numbers 32 bits unless they need more."""
-    if hasattr(data, "dtype") or hasattr(data, "__array__") or isinstance(data, memoryview):
+    is_typed = hasattr(data, "dtype") or hasattr(data, "__array__") or isinstance(data, memoryview)
+    if is_typed or _holds_elements_of(data, values.dtype):
         return type_of_numpy(values.dtype)
     if values.size == 0 or values.dtype == float64.dtype:
         return float32
@@ -324,6 +325,15 @@ def natural_type(values: HostArray, data: Any) -> Value:
         fits = np.iinfo(np.int32)
         return int32 if fits.min <= values.min() and values.max() <= fits.max else int64
     return type_of_numpy(values.dtype)
+
+
+def _holds_elements_of(data: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a list holds arrays, vectors or matrices of the language with numbers of this dtype."""
+    if isinstance(data, list | tuple):
+        is_of_numbers = not data or isinstance(data[0], int | float)
+        return not is_of_numbers and any(_holds_elements_of(one, dtype) for one in data)
+    elem = type_of(data) or getattr(data, "dtype", None)
+    return isinstance(elem, Scalar | Vec | Mat) and scalar_of(elem).dtype == dtype
 
 
 def _with_components(values: HostArray, elem: Value) -> HostArray:
