@@ -449,6 +449,17 @@ def test_copies_and_fills_are_a_part_of_the_whole(kernels: dict[str, Any]) -> No
     assert len(report.launches) == 4
 
 
+def test_picked_elements_are_a_part_of_the_whole(kernels: dict[str, Any]) -> None:
+    x, y = reals(4), kl.zeros(4, requires_grad=True)
+    some, others = kl.array([2, 0, 3], dtype=int), kl.array([1, 0, 2], dtype=int)
+    with kl.Tape() as tape:
+        kernels["right"][3](x[some], y[others])
+        kernels["doubled"][3](y[some])
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole is not None
+    assert report.whole.is_exact
+
+
 def test_copies_between_overlapping_views_are_a_part_of_the_whole(kernels: dict[str, Any]) -> None:
     x, y = reals(6), kl.zeros(6, requires_grad=True)
     with kl.Tape() as tape:

@@ -23,7 +23,7 @@ from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Atomic, Custom, Store, Var, walk
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of, shape_of
-from kernelab.runtime.array.array import Gathered, array
+from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import transfer, write
 from kernelab.runtime.kernel.arguments import array_of, arrays_in
 from kernelab.runtime.kernel.kernel import Kernel
@@ -213,8 +213,6 @@ def _play(record: Record) -> Play:
     arrays, written = tuple(touched(record)), tuple(record.written)
     match record:
         case LaunchRecord():
-            if any(isinstance(argument, Gathered) for argument in record.arguments):
-                raise NotReplayableError(f"{record.title} takes picked elements")
             kernel, extents = record.kernel.by_leaves, record.grid.extents
             return Play(
                 lambda run: launch(kernel, extents, _arguments(record, run)), arrays, written, (kernel,)
