@@ -2,14 +2,21 @@
 
 import fcntl
 import os
+import sys
 import threading
+import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+import kernelab as kl
 from kernelab.backend.common.build_cache import _alone
 from kernelab.data_classes.turns import Turn, cached_property
+from kernelab.runtime.memory.address_ranges import Watches
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -120,3 +127,54 @@ def test_a_process_that_was_forked_during_a_build_does_not_keep_its_lock(tmp_pat
         fcntl.flock(same, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(writer, b"x")
     os.waitpid(child, 0)
+
+
+class Someone:
+    """A watcher, or a witness."""
+
+
+@contextmanager
+def hasty_threads() -> Iterator[None]:
+    """Threads that give way as often as Python lets them."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def in_threads(work: Callable[[int], None], count: int = 4) -> None:
+    with hasty_threads(), ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
+
+
+def test_threads_begin_and_cease_to_watch_one_memory() -> None:
+    watches, before = Watches(), [Someone() for _ in range(50)]
+    for k, one in enumerate(before):
+        watches.add(cast(Any, one), 10 * k, 10 * k + 5)
+
+    def work(seed: int) -> None:
+        for k in range(10_000):
+            one, start = cast(Any, Someone()), (k * 37 + seed * 101) % 500
+            watches.add(one, start, start + 3)
+            assert one in watches.of(start, start + 3)
+            if k % 2:
+                watches.remove(one, start)
+
+    in_threads(work)
+    assert all(one in watches.of(10 * k, 10 * k + 1) for k, one in enumerate(before))
+    assert len(watches) == len(before)
+
+
+def test_threads_begin_to_witness_one_memory() -> None:
+    """As tapes in several threads that read the same weights."""
+    for _ in range(200):
+        memory, everyone = kl.zeros(3).allocation, [[Someone() for _ in range(10)] for _ in range(4)]
+
+        def work(thread: int, memory: Any = memory, everyone: Any = everyone) -> None:
+            for one in everyone[thread]:
+                memory.witness((weakref.ref(one),))
+
+        in_threads(work)
+        assert {ref() for ref in memory.witnesses} == {one for some in everyone for one in some}

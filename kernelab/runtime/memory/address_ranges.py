@@ -1,12 +1,18 @@
 """Who owns, and who watches, ranges of addresses.
 
 `Ranges` finds the owner of memory that arrives as a bare address; `Watches` the watchers of bytes that are
-about to be written.  Both hold what they find weakly.  Knows addresses; must not know memory.
+about to be written.  Both hold what they find weakly, and threads take turns in them.  Knows addresses;
+must not know memory.
 """
 
 import weakref
 from bisect import bisect_left, bisect_right, insort
 from typing import Any, Generic, Protocol, TypeVar
+
+from kernelab.data_classes.turns import Turn
+
+LISTS = Turn()
+"""Who goes through lists of owners, watchers or witnesses, or changes them, holds this."""
 
 
 class Owner(Protocol):
@@ -31,25 +37,28 @@ class Ranges(Generic[T]):
 
     def add(self, owner: T) -> None:
         """Remember an owner until it dies; nothing else may own any of its bytes."""
-        self._bury()
-        start = owner.address
-        if start not in self._owners:
-            insort(self._starts, start)
-        # The list is only noted here: an owner may die while another one is being added.
-        self._owners[start] = weakref.ref(owner, lambda _: self._dead.append(start))
+        with LISTS.lock:
+            self._bury()
+            start = owner.address
+            if start not in self._owners:
+                insort(self._starts, start)
+            # The list is only noted here: an owner may die while another one is being added.
+            self._owners[start] = weakref.ref(owner, lambda _: self._dead.append(start))
 
     def moved(self, owner: T, before: int) -> None:
         """The owner that had its range at an address has grown."""
-        self._owners.pop(before, None)
-        del self._starts[bisect_left(self._starts, before)]
-        self.add(owner)
+        with LISTS.lock:
+            self._owners.pop(before, None)
+            del self._starts[bisect_left(self._starts, before)]
+            self.add(owner)
 
     def owners(self, low: int, high: int) -> list[T]:
         """The allocations that own any byte between two addresses."""
-        self._bury()
-        first = max(0, bisect_right(self._starts, low) - 1)
-        last = bisect_left(self._starts, high)
-        living = [self._owners[start]() for start in self._starts[first:last]]
+        with LISTS.lock:
+            self._bury()
+            first = max(0, bisect_right(self._starts, low) - 1)
+            last = bisect_left(self._starts, high)
+            living = [self._owners[start]() for start in self._starts[first:last]]
         return [owner for owner in living if owner is not None and low < owner.address + owner.nbytes]
 
     def all(self) -> list[T]:
@@ -94,26 +103,30 @@ class Watches:
     def add(self, watcher: Watcher, start: int, stop: int) -> None:
         """Add a watcher, which is forgotten when it dies."""
         watched = stop, weakref.ref(watcher, lambda ref: self._drop(start, ref))
-        # From here on nothing is made that Python would look for garbage at, which drops others.
-        position = bisect_right(self.starts, start)
-        self.starts.insert(position, start)
-        self._watched.insert(position, watched)
-        self._longest = max(self._longest, stop - start)
+        with LISTS.lock:
+            # From here on nothing is made that Python would look for garbage at, which drops others.
+            position = bisect_right(self.starts, start)
+            self.starts.insert(position, start)
+            self._watched.insert(position, watched)
+            self._longest = max(self._longest, stop - start)
 
     def remove(self, watcher: Watcher, start: int) -> None:
         """Forget a watcher, given its first address."""
-        for _, ref in self._watched[bisect_left(self.starts, start) : bisect_right(self.starts, start)]:
-            if ref() is watcher:
-                self._drop(start, ref)
+        with LISTS.lock:
+            for _, ref in self._watched[bisect_left(self.starts, start) : bisect_right(self.starts, start)]:
+                if ref() is watcher:
+                    self._drop(start, ref)
 
     def of(self, low: int, high: int) -> list[Watcher]:
         """The watchers of any bytes between two addresses."""
-        first, last = bisect_left(self.starts, low - self._longest), bisect_left(self.starts, high)
-        watchers = [ref() for stop, ref in self._watched[first:last] if low < stop]
+        with LISTS.lock:
+            first, last = bisect_left(self.starts, low - self._longest), bisect_left(self.starts, high)
+            watchers = [ref() for stop, ref in self._watched[first:last] if low < stop]
         return [watcher for watcher in watchers if watcher is not None]
 
     def _drop(self, start: int, gone: weakref.ref[Watcher]) -> None:
-        position = bisect_left(self.starts, start)
-        while self._watched[position][1] is not gone:
-            position += 1
-        del self.starts[position], self._watched[position]
+        with LISTS.lock:
+            position = bisect_left(self.starts, start)
+            while self._watched[position][1] is not gone:
+                position += 1
+            del self.starts[position], self._watched[position]

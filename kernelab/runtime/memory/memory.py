@@ -18,7 +18,7 @@ import numpy as np
 from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.context.recorder import Place
-from kernelab.runtime.memory.address_ranges import Ranges, Watcher, Watches
+from kernelab.runtime.memory.address_ranges import LISTS, Ranges, Watcher, Watches
 
 Elements = Any
 """An array over the memory; its class is built on this module."""
@@ -272,15 +272,20 @@ class Allocation:
 
     def witness(self, ref: "tuple[weakref.ref[Any]]") -> None:
         """Notify a witness of every change of any byte, as long as it lives."""
-        if ref[0] not in self.witnesses:
-            others = [one for one in self.witnesses if one() is not None]
-            self.witnesses = (*others, *ref) if others else ref  # one object for all memory of a witness
+        with LISTS.lock:
+            if ref[0] not in self.witnesses:
+                others = [one for one in self.witnesses if one() is not None]
+                self.witnesses = (*others, *ref) if others else ref  # one object for all memory of a witness
 
     def has_witnesses(self) -> bool:
         """Whether anybody lives who is to hear of changes."""
         if self.witnesses and all(ref() is None for ref in self.witnesses):
-            self.witnesses = ()
+            self._forget_dead()
         return bool(self.witnesses)
+
+    def _forget_dead(self) -> None:
+        with LISTS.lock:
+            self.witnesses = tuple([ref for ref in self.witnesses if ref() is not None])
 
     def alert(self, change: Change | None) -> "list[Witness]":
         """Alert all witnesses that bytes are about to change, or to be exposed; returns them."""
@@ -288,7 +293,7 @@ class Allocation:
             return []
         alive = [witness for ref in self.witnesses if (witness := ref()) is not None]
         if len(alive) < len(self.witnesses):
-            self.witnesses = tuple(ref for ref in self.witnesses if ref() is not None)
+            self._forget_dead()
         for witness in alive:
             witness.alert(self, change)
         return alive
