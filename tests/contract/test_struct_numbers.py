@@ -151,6 +151,16 @@ def test_components_set_between_two_launches_are_refused_and_after_them_harmless
     assert s.grad.gain == 2 * 2.0 * 3.0 * 0.25 * 2.0 * 4.0
 
 
+def test_what_to_do_is_said_of_a_struct_without_a_name_too() -> None:
+    held, y = [made()], kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        K["outer"][2](held[0], y)
+        held[0].turn.fill(2.0)
+        K["outer"][2](held[0], y)
+    with pytest.raises(TapeError, match=r"a field of a struct is set as a whole: s\.v = \.\.\."):
+        tape.backward(grads={y: kl.ones(2)})
+
+
 @pytest.mark.parametrize("is_older", [True, False])
 def test_an_array_that_stands_for_a_number_may_not_change_unseen(is_older: bool) -> None:
     v, y = kl.array([[1.0, 2.0, 3.0]], dtype=kl.vec3, requires_grad=True), kl.zeros(2, requires_grad=True)

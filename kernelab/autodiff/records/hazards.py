@@ -354,6 +354,7 @@ class UnseenRecord(Simple):
                 "change it inside `with tape:` by a launch, assign() or fill_(): not through NumPy, nor with "
             )
             hint += "record_tape=False; for a step in NumPy there is kl.func.custom_vjp"
+            hint += "" if name else "; a field of a struct is set as a whole: s.v = ..."
             if name and "." in name:
                 hint = f"set the field of the struct as a whole: {name} = ..."
         raise TapeError.of(message, code, hint, self.place.span)
