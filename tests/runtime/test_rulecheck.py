@@ -86,7 +86,10 @@ def test_a_warning_says_both_numbers_and_where(recwarn: pytest.WarningsRecorder)
     assert "adj_f gives 3 for adjoint[x] where differences of f give 7, at x = " in message
 
 
-@pytest.mark.parametrize("is_wrong", ["k == 7", "k > 9", "k < -3", "k % 9 == 5", "k == 2 or k == 99"])
+@pytest.mark.parametrize(
+    "is_wrong",
+    ["k == 7", "k > 9", "k < -3", "k % 9 == 5", "k == 2 or k == 99", "k * k == 49", "k % 14 == 11"],
+)
 def test_a_rule_that_is_wrong_for_some_integers_that_a_text_names_is_warned_of(
     is_wrong: str, recwarn: pytest.WarningsRecorder
 ) -> None:

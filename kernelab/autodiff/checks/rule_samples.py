@@ -42,6 +42,9 @@ EXTENT, WIDE_EXTENT = 5, 40
 LARGEST = 100
 """The largest integer in the text of a function that it is called with: it may count a loop."""
 
+SMALL = 32
+"""Integers below this are tried where a function compares any, as by ``n * n == 49`` or ``n % 5 == 4``."""
+
 MOST_TRIED = 64
 """How many points are tried one by one, of a function that refuses others by an assertion."""
 
@@ -67,12 +70,13 @@ def samples(function: Function, is_wide: bool, integers: Sequence[int] = ()) -> 
         drawn = dict(_drawn(rng, function, max(POINTS, 4 * len(integers)), NARROW))
         for name, scalar in whole.items():
             fitting = [number for number in (0, *integers) if scalar.holds(number)]
-            drawn[name] = rng.choice(fitting, drawn[name].shape).astype(scalar.dtype)
+            drawn[name] = np.resize(np.array(fitting, scalar.dtype), drawn[name].shape)
+            rng.shuffle(drawn[name].reshape(-1))
         yield drawn
 
 
 def compared_integers(texts: Iterable[Function]) -> list[int]:
-    """The integers that some functions compare others with, and those beside them.
+    """The integers that some functions compare others with, and those beside them; small ones, too, if any.
 
     They are negative only where such a one is: others may count something.
     """
@@ -81,7 +85,8 @@ def compared_integers(texts: Iterable[Function]) -> list[int]:
     atoms = [atom for let in lets for atom in let.args if isinstance(atom, Const)]
     named = {int(atom.value) for atom in atoms if scalar_of(atom.type).is_int}
     near = {(n, n + step) for n in named if abs(n) <= LARGEST for step in (-1, 0, 1)}
-    return sorted({number for n, number in near if number >= 0 or n < 0})
+    small = range(SMALL if named else 0)
+    return sorted({*small, *(number for n, number in near if number >= 0 or n < 0)})
 
 
 def is_coarse(stmt: Stmt) -> bool:
