@@ -115,7 +115,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
         copy_elements(dest.host(), src.host() if apart else src.host().copy())  # as in `put`
     if recorder is not None:
         recorder.copied(dest, src, how)
-    else:
+    elif dest.allocation.requires_grad:
         note_copied(how, dest, *((src,) if dest.is_whole else (src, dest)))
     if src.allocation.unwritten:  # at last: a transform copies once more
         src.allocation.unwritten.copied(dest, src)
