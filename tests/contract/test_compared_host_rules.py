@@ -364,7 +364,7 @@ def test_integers_of_both_sides_are_left_alone() -> None:
 # ------------------------------------------------------------------------------------------ side effects
 
 
-def test_it_costs_four_runs_and_the_rule_three_once() -> None:
+def test_it_costs_five_runs_and_the_rule_three_once() -> None:
     runs = []
 
     def square(x: Any) -> Host:
@@ -378,7 +378,7 @@ def test_it_costs_four_runs_and_the_rule_three_once() -> None:
     x = numbers(3)
     for _ in range(20):
         pulled(kl.func.custom_vjp(square, square_back), (x,))  # made anew each time
-    assert runs.count("f") <= 20 + 3 * 4
+    assert runs.count("f") <= 20 + 3 * 5
     assert runs.count("b") <= 20 + 3 * 3
     runs.clear()
     pulled(kl.func.custom_vjp(square, lambda x, bar: 2.0 * x * bar, check=False), (x,))

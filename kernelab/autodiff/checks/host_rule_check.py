@@ -153,7 +153,6 @@ def _outcomes(call: HostCall, arrays: Sequence[array], asked: Sequence[int]) -> 
     found: dict[int, str] = {}
     if not asked:
         return found
-    comparison: _Comparison | None = None
     # The user's function may raise anything beside its arguments.
     with unrecorded(), _undisturbed(call.func, call.back), suppress(Exception):
         with suppress(Exception):
@@ -165,9 +164,7 @@ def _outcomes(call: HostCall, arrays: Sequence[array], asked: Sequence[int]) -> 
                     told = comparison.told(n)
                     if told is not None:
                         found[n] = told
-        uses_state = call.compared is not None and call.compared.uses_state
-        if not uses_state and (comparison is None or not comparison.knows_state or comparison.wavers):
-            call.run_alone(arrays)  # what it leaves outside is that of this call, as before
+        call.run_alone(arrays)  # what it leaves outside is that of this call, as before
     return found
 
 
@@ -233,7 +230,7 @@ class _Comparison:
     def __init__(self, call: HostCall, arrays: Sequence[array], steps: Sequence[float]) -> None:
         self.call, self.arrays, self.steps = call, arrays, steps
         self.is_exact, self.rng = steps is STEPS, np.random.default_rng(0)
-        self.knows_state = self.wavers = False
+        self.wavers = False
         factor = 1.0 if self.is_exact else OWN_FACTOR
         self.close, self.apart = factor * CLOSE, factor * APART
         self.results = call.run_alone(arrays)
@@ -330,7 +327,6 @@ class _Comparison:
             self.wavers = not self._are_bars(self._pulled(self.seeds))
             if self.call.compared is not None:
                 self.call.compared.uses_state = not self.wavers
-        self.knows_state = True
 
     def _beside(self, elements: array) -> array:
         """An array of about the same numbers."""

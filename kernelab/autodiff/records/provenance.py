@@ -68,8 +68,9 @@ class HostValues:
         return {one.place for one in earlier.host_reads} == {one.place for one in self.host_reads}
 
 
-ADJOINT, OVERWRITTEN = "adjoint", "overwritten"
-"""Gradients; and what took the place of all that the host had made, and does not come from it."""
+ADJOINT, LEFT, OVERWRITTEN = "adjoint", "left", "overwritten"
+"""Gradients; what a function with a derivative of its own has computed of its arguments, and not returned;
+and what took the place of all that the host had made, and does not come from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +264,24 @@ class Provenance(Witness):
             [array.over(leaf, 0, (leaf.nbytes,), (1,), uint8) for leaf in leaves], [bar], record, BEFORE
         )
 
-    def derived(self, primals: Iterable[array], bars: Iterable[Allocation], record: int, since: int) -> None:
-        """Note, before a record, the memory of gradients that were computed from arrays after another one."""
+    def derived(
+        self,
+        primals: Iterable[array],
+        bars: Iterable[Allocation],
+        record: int,
+        since: int,
+        how: str = ADJOINT,
+    ) -> None:
+        """Note, before a record, the memory of gradients that were computed from arrays after another one.
+
+        `how` says what there is in place of gradients.
+        """
         place = caller()
         reads = tuple([HostRead(one, place, since) for one in primals])
         self.differentiated += reads
         self._known.update(reads)
         for memory in bars:
-            values = HostValues(place, record, ADJOINT, reads, len(self.outer) + len(self._host_reads))
+            values = HostValues(place, record, how, reads, len(self.outer) + len(self._host_reads))
             self.arrays.setdefault(memory, []).append(values)
 
     def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]], captured: Origins) -> None:
@@ -366,6 +377,11 @@ def array_from_host(
             message += "not differentiate what a backward pass has computed"
             hint = "take second derivatives with kl.func, as grad of grad; if this one is meant to be a "
             hint += "constant, call backward, and clone the gradient, outside of the `with tape:`"
+            return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related[1:]))
+        if values.how == LEFT:
+            message = f"no gradient flows from {name} back to {seen}: a function of custom_vjp computed it "
+            hint = "return it from the function, too, and let its derivative take the cotangent"
+            message += "here, and did not return it"
             return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related[1:]))
         if values.host_reads:
             hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', in_transform)}"

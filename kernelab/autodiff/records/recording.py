@@ -27,7 +27,7 @@ from kernelab.autodiff.records.moves import (
     IntegerCopy,
     overwrite_of,
 )
-from kernelab.autodiff.records.provenance import Provenance
+from kernelab.autodiff.records.provenance import LEFT, Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, known_outline, not_kept
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
 from kernelab.errors import KernelMemoryError, TapeError
@@ -349,6 +349,9 @@ class Recording(Witness, Recorder):
         needed = (*arguments, *results) if call.takes_results(len(results)) else arguments
         keeps = self._kept(needed) or tuple([Marked(self.guard, one, caller()) for one in needed])
         self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
+        if call.left:
+            self.is_plain, n = False, len(self.records)
+            self.provenance.derived([arguments[k] for k in active], call.left, n, n, LEFT)
 
     def add_work(self, record: Record, lost: Iterable[Allocation] = ()) -> None:
         """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""

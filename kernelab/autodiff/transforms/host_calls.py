@@ -2,9 +2,11 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
 from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -20,7 +22,12 @@ from kernelab.runtime.context.recorder import (
     GIVEN,
     IN_RULE,
     RECORDER,
+    Place,
+    Recorder,
+    called,
+    caller,
     note_given,
+    observing_outside_use,
     refusal,
     unrecorded,
     warn_at,
@@ -28,7 +35,7 @@ from kernelab.runtime.context.recorder import (
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.launch.checked import require_written
-from kernelab.runtime.memory.memory import youngest, zeros_like_memory
+from kernelab.runtime.memory.memory import Allocation, youngest, zeros_like_memory
 from kernelab.settings import during
 
 Function = Callable[..., Any]
@@ -44,6 +51,39 @@ class Compared:
 
     places: set[int] = field(default_factory=set)
     uses_state: bool = False
+
+
+class _Surroundings(Recorder):
+    """Notes which arrays a function uses of those around it, and where values of its copies go.
+
+    `used` is memory that is older than its run and not given to it.  `carrying` is what holds such values.
+    """
+
+    def __init__(self, own: Iterable[Allocation], versions: Mapping[Allocation, int]) -> None:
+        self.used, self.carrying = dict[Allocation, int](), WeakSet(own)
+        self._own, self._first, self._thread = {*own}, youngest(), get_ident()
+        self._changed = {one: one.version for one, version in versions.items() if one.version != version}
+        self._stale = dict[Allocation, tuple[str, Place]]()
+
+    def used_outside(self, elements: array, by_host: bool) -> Origins:
+        memory = elements.allocation
+        if get_ident() == self._thread and memory.serial < self._first and memory not in self._own:
+            self.used.setdefault(memory, memory.version)
+            if memory in self._changed and memory not in self._stale:
+                self._stale[memory] = called(elements, "an array"), caller()
+        return ()
+
+    def computed_outside(self, read: Sequence[array], written: Sequence[array]) -> None:
+        if get_ident() == self._thread and any(one.allocation in self.carrying for one in read):
+            self.carrying.update(one.allocation for one in written if is_differentiable(one.dtype))
+
+    def warn_of_stale(self, func: str) -> None:
+        """Warn of arrays that have changed since `func` was called, and that only what follows wrote."""
+        for memory, (name, place) in self._stale.items():
+            if memory.version == self._changed[memory]:
+                message = f"{name} has changed since {func} was called, and its derivative reads it here: "
+                hint = f"pass it to {func} as an argument, integers as a copy: k.copy()"
+                warn_at(f"{message}that is not the derivative of what ran", "changed", hint, place)
 
 
 @dataclass(slots=True)
@@ -67,6 +107,9 @@ class HostCall:
     compared: Compared | None = None
     rule_of: "tuple[HostCall, Sequence[int]] | None" = None
     given: Origins = ()
+    used: "WeakKeyDictionary[Allocation, int]" = field(default_factory=WeakKeyDictionary)
+    left: "WeakSet[Allocation] | tuple[()]" = ()
+    forward: "HostCall | None" = None
 
     @staticmethod
     def of(func: Function, back: Function, args: tuple[Any, ...], compared: Compared | None) -> "HostCall":
@@ -143,9 +186,25 @@ class HostCall:
         return self._whole([clone(one, requires_grad=False) for one in arrays])
 
     def _results(self, arguments: Sequence[Any], arrays: Sequence[array]) -> list[array]:
-        returned = self.func(*arguments)
+        forward = self.forward
+        own = [arguments[n].allocation for n in self.places]
+        around = _Surroundings(own, {} if forward is None else forward.used)
+        with observing_outside_use(around):
+            returned = self.func(*arguments)
+        if forward is not None:
+            around.warn_of_stale(name_of(forward.func))
+        else:
+            self._note(around, own)
         self.is_several = isinstance(returned, tuple | list)
         return [self._result(result, arrays) for result in (returned if self.is_several else [returned])]
+
+    def _note(self, around: _Surroundings, own: Sequence[Allocation]) -> None:
+        """Note what a run has used and left around it."""
+        self.left = around.carrying
+        self.left.difference_update(own)
+        for memory, version in around.used.items():
+            if memory not in self.used or memory.version != version:
+                self.used[memory] = memory.version
 
     def _whole(self, arrays: Sequence[array]) -> list[Any]:
         whole = list(self.args)
@@ -192,7 +251,7 @@ class HostCall:
 
         wanted = [k for k in active if self.compared is not None and k not in self.compared.places]
         rule_of = (self, wanted) if wanted else None
-        return HostCall(adjoints, None, (None,) * every, tuple(range(every)), rule_of=rule_of)
+        return HostCall(adjoints, None, (None,) * every, tuple(range(every)), rule_of=rule_of, forward=self)
 
     def takes_results(self, results: int) -> bool:
         """Whether the derivative takes the results, too; GradientError where its parameters fit neither."""

@@ -25,6 +25,7 @@ from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, fresh, 
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import PUBLISHED, cleared
 from kernelab.autodiff.records.provenance import (
+    LEFT,
     Cut,
     HostRead,
     HostValues,
@@ -37,7 +38,8 @@ from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.errors import Diagnostic, GradientError, KernelError, Related, TapeError
 from kernelab.host.traced import Origins
-from kernelab.lang.types import is_differentiable
+from kernelab.lang.types import is_differentiable, uint8
+from kernelab.runtime.array.array import numbers_of
 from kernelab.runtime.array.array_attributes import note_called
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.conversion import HostArray
@@ -141,7 +143,16 @@ class Level(Witness, Recorder):
                 return call.run(arguments)
         results = self.parent.call_host(call, arguments)
         self._called_host(call, arguments, results)
+        if call.left:
+            self._note_left(call, arguments)
         return results
+
+    def _note_left(self, call: HostCall, arguments: Sequence[array]) -> None:
+        """Note what a Python function computed of its arguments, and did not return: it is a constant."""
+        carried = [one for one in arguments if self.carries(one.allocation)]
+        self._host.derived(carried, call.left, 0, 0, LEFT)
+        for memory in call.left:
+            self._note_untold(numbers_of(memory, uint8), self._host.arrays[memory][-1])
 
     def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:
         """Compare the rule that a call runs with differences, at the values that its arguments have here."""
@@ -272,7 +283,7 @@ class Level(Witness, Recorder):
         while self._untold:
             memory = next(iter(self._untold))
             cut = self._untold.pop(memory)
-            if memory in self._drawn_on or self._host.is_made_by_host(memory):
+            if memory in self._drawn_on or (not cut.may_be_meant and self._host.is_made_by_host(memory)):
                 self._host.tell(cut)
 
     def draw_on(self, sources: Sequence[Argument]) -> None:
@@ -441,7 +452,8 @@ class Level(Witness, Recorder):
     def _note_untold(self, elements: array, values: HostValues) -> None:
         cut = array_from_host(elements, values, values.host_reads[0], None, in_transform=True)
         told = cut.describe()  # while the variables have their names
-        self._untold.setdefault(elements.allocation, replace(cut, describe=lambda: told))
+        cut = replace(cut, describe=lambda: told, may_be_meant=values.how == LEFT)
+        self._untold.setdefault(elements.allocation, cut)
 
 
 def _warn_of_arguments(host: Provenance, call: Call) -> None:

@@ -102,7 +102,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
     if dest.allocation.folded or not dest.allocation.writable:
         require_writable(dest)
     if ENTERED:
-        notify_outside_use((dest, src))
+        notify_outside_use((src,), written=(dest,))
     recorder = RECORDER.get()
     if recorder is not None and recorder.copies_again and share_bytes(dest, src):
         src = copy(src)  # who copies once more has to find the elements
@@ -126,6 +126,8 @@ def write(target: Strided, values: Any, how: str, data: Any) -> None:
     memory = target.allocation
     if memory.folded or not memory.writable:
         require_writable(target)
+    if ENTERED:
+        notify_outside_use((), written=(target,))
     if memory.watches.starts or memory.witnesses:
         memory.will_write(target)
     else:

@@ -88,6 +88,9 @@ class Recorder:
         """
         return ()
 
+    def computed_outside(self, read: Sequence[Elements], written: Sequence[Elements]) -> None:
+        """Arrays were computed from others, or copied, where this recorder sees nothing."""
+
     def tells(self, other: "Recorder") -> bool:
         """Whether another recorder hears of what this one does."""
         return other is self
@@ -126,17 +129,22 @@ def note_given(numbers: Any, captured: Origins = ()) -> None:
         given += (*origins(numbers), *captured)
 
 
-def notify_outside_use(arrays: Iterable[Elements], by_host: bool = False) -> Origins:
+def notify_outside_use(
+    arrays: Sequence[Elements], by_host: bool = False, written: Sequence[Elements] = ()
+) -> Origins:
     """To be called where arrays are used, by the host or by a launch: tells observers who would miss it.
 
-    Returns what the values are to carry that the host gets.
+    `written` are those that are about to be computed from the others.  Returns what the values are to carry
+    that the host gets.
     """
     present = RECORDER.get()
     origins: Origins = ()
     for recorder in tuple(ENTERED):
         if present is None or not present.tells(recorder):
-            for elements in arrays:
+            for elements in (*arrays, *written):
                 origins += recorder.used_outside(elements, by_host)
+            if written:
+                recorder.computed_outside(arrays, written)
     return origins
 
 

@@ -210,7 +210,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
 
 def _notify_outside(plan: Plan, arguments: Sequence[Any]) -> None:
     """Tell observers of the arrays and the numbers that a launch is given."""
-    notify_outside_use([arguments[i] for i in {*plan.read, *plan.written}])
+    notify_outside_use([arguments[i] for i in plan.read], written=[arguments[i] for i in plan.written])
     note_given([arguments[i] for i in plan.numbers], plan.origins)
 
 

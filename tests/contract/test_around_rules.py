@@ -1,0 +1,236 @@
+"""Arrays around a function of `custom_vjp`: what it reads, and changes before the derivative; what it leaves.
+
+Both are constants to every recorder.  Where such a constant makes a derivative wrong, there is a warning.
+"""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+X = np.array([0.3, 0.7, 1.1, -0.4], np.float32)
+
+K = kl.compile("""
+def double(w: array[float]):
+    i = tid()
+    w[i] = 2.0 * w[i]
+
+def slope_into(a: array[float], out: array[float]):
+    i = tid()
+    out[i] = cos(a[i])
+
+def count(n: array[int]):
+    n[0] += 1
+""")
+
+
+def leaf() -> Any:
+    return kl.array(X, requires_grad=True)
+
+
+def pulled_on_a_tape(f: Callable[[Any], Any], meanwhile: Callable[[], object]) -> Any:
+    x = leaf()
+    with kl.Tape() as tape:
+        y = f(x)
+        meanwhile()
+        loss = y.sum()
+    tape.backward(loss)
+    return x.grad
+
+
+def pulled_on_a_tape_that_has_ended(f: Callable[[Any], Any], meanwhile: Callable[[], object]) -> Any:
+    x = leaf()
+    with kl.Tape() as tape:
+        loss = f(x).sum()
+    meanwhile()
+    tape.backward(loss)
+    return x.grad
+
+
+def pulled_by_vjp(f: Callable[[Any], Any], meanwhile: Callable[[], object]) -> Any:
+    _, back = kl.func.vjp(f, leaf())
+    meanwhile()
+    return back(kl.ones(4))[0]
+
+
+def pulled_in_grad(f: Callable[[Any], Any], meanwhile: Callable[[], object]) -> Any:
+    def loss(x: Any) -> Any:
+        y = f(x)
+        meanwhile()
+        return y.sum()
+
+    return kl.func.grad(loss)(leaf())
+
+
+PASSES = [pulled_on_a_tape, pulled_on_a_tape_that_has_ended, pulled_by_vjp, pulled_in_grad]
+passes = pytest.mark.parametrize("pulled", PASSES)
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "operator": lambda w: w.__imul__(2.0),
+    "assign": lambda w: w.assign(np.ones(4, np.float32)),
+    "fill": lambda w: w.fill_(5.0),
+    "part": lambda w: w[1:3].fill_(5.0),
+    "launch": lambda w: K["double"][4](w),
+    "copy": lambda w: kl.copy(w, kl.ones(4)),
+}
+
+
+# ------------------------------------------------------------------------------------------ what it reads
+
+
+@passes
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("is_kernel", [False, True], ids=["numpy", "kernels"])
+def test_an_array_that_changes_before_the_derivative_reads_it_is_told(
+    pulled: Callable[..., Any], change: Callable[[Any], object], is_kernel: bool
+) -> None:
+    w = kl.full(4, 3.0)
+    scaled = kl.func.custom_vjp(
+        lambda a: a * w if is_kernel else a.numpy() * w.numpy(),
+        lambda a, bar: bar * w if is_kernel else bar.numpy() * w.numpy(),
+    )
+    with pytest.warns(kl.KernelWarning, match="`w` has changed since <lambda> was called"):
+        pulled(scaled, lambda: change(w))
+
+
+@passes
+@pytest.mark.parametrize("is_given", [False, True], ids=["captured", "argument"])
+def test_integers_that_change_are_told(pulled: Callable[..., Any], is_given: bool) -> None:
+    k = kl.array([3, 1, 0, 2])
+
+    def pick(a: Any, *_: Any) -> Any:
+        return a.numpy()[k.numpy()]
+
+    def back(a: Any, *rest: Any) -> Any:
+        return np.bincount(k.numpy(), rest[-1].numpy(), 4).astype(np.float32)
+
+    picked = kl.func.custom_vjp(pick, back if not is_given else lambda a, k, bar: back(a, bar))
+    with pytest.warns(kl.KernelWarning, match="`k` has changed since pick was called"):
+        pulled(lambda x: picked(x, k) if is_given else picked(x), lambda: k.fill_(0))
+
+
+@passes
+def test_a_copy_of_integers_as_an_argument_is_right(pulled: Callable[..., Any]) -> None:
+    k = kl.array([3, 1, 0, 2])
+    picked = kl.func.custom_vjp(
+        lambda a, k: a.numpy()[k.numpy()],
+        lambda a, k, bar: np.bincount(k.numpy(), bar.numpy(), 4).astype(np.float32),
+    )
+    found = pulled(lambda x: picked(x, k.copy()), lambda: k.fill_(0))
+    np.testing.assert_array_equal(found.numpy(), 1.0)
+
+
+@passes
+def test_what_the_derivative_does_not_read_or_writes_itself_may_change(pulled: Callable[..., Any]) -> None:
+    w, scratch, runs = kl.full(4, 3.0), kl.zeros(4), kl.zeros(1, dtype=int)
+
+    def wave(a: Any) -> Any:
+        K["count"][1](runs)
+        scratch.assign(w)
+        return np.sin(a.numpy()) + 0.0 * scratch.numpy()
+
+    def back(a: Any, bar: Any) -> Any:
+        K["count"][1](runs)
+        K["slope_into"][4](a, scratch)
+        return bar * scratch
+
+    found = pulled(kl.func.custom_vjp(wave, back), lambda: (w.fill_(5.0), scratch.fill_(7.0)))
+    np.testing.assert_allclose(found.numpy(), np.cos(X), rtol=1e-6)
+
+
+def test_an_array_may_change_between_one_step_and_the_next() -> None:
+    w, x = kl.full(4, 1.0), leaf()
+    scaled = kl.func.custom_vjp(lambda a: a * w, lambda a, bar: bar * w)
+    for step in range(3):
+        with kl.Tape() as tape:
+            loss = scaled(x).sum()
+        tape.backward(loss)
+        np.testing.assert_array_equal(x.grad.numpy(), 2.0**step)
+        tape.zero()
+        w *= 2.0
+
+
+# ------------------------------------------------------------------------------------------ what it leaves
+
+
+def layer_that_keeps(here: Any) -> Callable[[Any], Any]:
+    def wave(a: Any) -> Any:
+        here.wave = kl.map(kl.sin, a)
+        here.both = [here.wave, kl.clone(here.wave)]
+        return here.wave
+
+    return kl.func.custom_vjp(wave, lambda a, bar: bar * kl.map(kl.cos, a))
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda here: here.wave,
+    "clone": lambda here: here.both[1],
+    "part": lambda here: here.wave[:],
+    "through": lambda here: here.wave * 2.0,
+}
+uses = pytest.mark.parametrize("use", USES.values(), ids=USES)
+MESSAGE = "a function of custom_vjp computed it here, and did not return it"
+
+
+@uses
+def test_a_tape_tells_of_what_a_function_leaves_and_the_loss_needs(use: Callable[[Any], Any]) -> None:
+    here, x = SimpleNamespace(), leaf()
+    layer = layer_that_keeps(here)
+    with kl.Tape() as tape:
+        loss = (layer(x) * use(here)).sum()
+    with pytest.warns(kl.KernelWarning, match=MESSAGE):
+        tape.backward(loss)
+
+
+@uses
+@pytest.mark.parametrize("transform", [kl.func.grad, kl.func.jacrev, kl.func.jacfwd])
+def test_a_transform_tells_of_it(transform: Any, use: Callable[[Any], Any]) -> None:
+    here = SimpleNamespace()
+    layer = layer_that_keeps(here)
+    with pytest.warns(kl.KernelWarning, match=MESSAGE):
+        transform(lambda x: (layer(x) * use(here)).sum())(leaf())
+
+
+def test_an_array_from_outside_that_it_fills_is_told() -> None:
+    slope, x = kl.zeros(4), leaf()
+
+    def wave(a: Any) -> Any:
+        K["slope_into"][4](a, slope)
+        return kl.map(kl.sin, a)
+
+    layer = kl.func.custom_vjp(wave, lambda a, bar: bar * kl.map(kl.cos, a))
+    with kl.Tape() as tape:
+        loss = (layer(x) * slope).sum()
+    with pytest.warns(kl.KernelWarning, match=f"from `slope` back to `x`: {MESSAGE}"):
+        tape.backward(loss)
+
+
+@passes
+def test_what_it_leaves_may_be_looked_at_dropped_or_overwritten(pulled: Callable[..., Any]) -> None:
+    here = SimpleNamespace()
+    layer = layer_that_keeps(here)
+
+    def waved(x: Any) -> Any:
+        y = layer(x)
+        here.wave.fill_(1.0)
+        return y * here.wave
+
+    found = pulled(waved, lambda: str(here.both))
+    np.testing.assert_allclose(found.numpy(), np.cos(X), rtol=1e-6)
+
+
+@passes
+def test_a_function_may_begin_where_its_last_run_ended(pulled: Callable[..., Any]) -> None:
+    here = SimpleNamespace(last=kl.ones(4))
+
+    def root(a: Any) -> Any:
+        for _ in range(30):
+            here.last = kl.map(lambda y, a: 0.5 * (y + (a * a + 1.0) / y), here.last, a)
+        return here.last
+
+    rooted = kl.func.custom_vjp(root, lambda a, y, bar: bar * a / y)
+    found = pulled(lambda x: rooted(rooted(x)), lambda: None)
+    np.testing.assert_allclose(found.numpy(), X / np.sqrt(X * X + 2.0), rtol=1e-5)
