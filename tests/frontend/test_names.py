@@ -1,5 +1,6 @@
 """What names mean: local, cell, notebook's kernelab objects, the language, the notebook's numbers."""
 
+import functools
 import math
 from typing import Any
 
@@ -83,6 +84,15 @@ def test_one_imported_in_the_notebook_does_too_and_what_has_another_meaning_is_r
     assert stored("power(2.0, 3.0)", power=np.power) == 8.0
     told = error("from numpy import sign\ndef kernel(x: array[float64]):\n    x[0] = sign(x[1])\n")
     assert "numpy.sign has no meaning in a kernel: it is 0 at 0" in told.message
+
+
+def test_one_that_wraps_a_function_of_numpy_does_not_mean_what_that_does() -> None:
+    @functools.wraps(np.power)
+    def power(x: float, y: float) -> float:
+        return x
+
+    told = error("def kernel(x: array[float64]):\n    x[0] = power(2.0, 3.0)\n", power=power)
+    assert "power is a function of the notebook, which a kernel cannot use" in told.message
 
 
 def test_a_word_of_the_language_is_not_hidden_by_a_number_of_the_notebook() -> None:

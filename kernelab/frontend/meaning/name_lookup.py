@@ -241,13 +241,16 @@ class Scope:
 
     def _imported(self, value: Any) -> Meaning | None:
         """The meaning of a function that was imported by its name from NumPy, `math` or their kin."""
-        home, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+        # The ufuncs of NumPy before 2.2 do not name their module.
+        home = getattr(value, "__module__", "numpy" if isinstance(value, np.ufunc) else None)
+        name = getattr(value, "__name__", None)
         if not callable(value) or isinstance(value, type) or not isinstance(home, str):
             return None
         module = sys.modules.get(home)
         if module is None or not _is_of(module, LIBRARIES) or not isinstance(name, str):
             return None
-        return self._foreign(ModuleRef(module.__name__, module), name) if hasattr(module, name) else None
+        is_its_own = getattr(module, name, None) is value
+        return self._foreign(ModuleRef(module.__name__, module), name) if is_its_own else None
 
     def note(self, name: str, value: Any) -> None:
         """Note that what is compiled depends on what a name around the cell holds."""
