@@ -58,6 +58,20 @@ def test_every_program_of_the_zoo_compiles() -> None:
     assert ptx(*programs).count(".visible .entry") == 4 * len(ZOO)
 
 
+def test_a_snippet_may_have_functions_of_its_own() -> None:
+    text = '''@func_native("""
+struct Twice { int of(int v) { return 2 * v; } };
+auto more = [](int v) { return v + 7; };
+return more(Twice().of(x));
+""")
+def f(x: int) -> int: ...
+
+def run(x: array[int], y: array[int]):
+    y[tid()] = f(x[tid()])
+'''
+    assert ".visible .entry" in ptx(lowered(text, "run"))
+
+
 def test_the_kernels_of_operators_reductions_and_optimisers_compile() -> None:
     x, v = kl.ones(3, requires_grad=True), kl.ones(2, dtype=kl.vec3, requires_grad=True)
     with kl.Tape() as tape:

@@ -20,6 +20,8 @@ FLAGS = (
     # As on the CPU: nothing is contracted, and divisions, roots and small numbers are exact.
     *("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false"),
     "--no-source-include",
+    # Functions inside of a snippet, such as those of a local struct, do not say where they run.
+    "--device-as-default-execution-space",
 )
 
 LEAN = ("--minimal",)
