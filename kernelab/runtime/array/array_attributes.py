@@ -304,11 +304,11 @@ class Origin:
         """The diagnostic for a tape that reads `name`, which this computed: no gradient passes it."""
         elsewhere = self.thread != entered_by
         where = "in another thread" if elsewhere else "outside of the tape"
-        did, ends, wrote = "write it", "give it clone(x, requires_grad=False)", "computed"
+        did, ends, wrote = "call it", "give it clone(x, requires_grad=False)", "computed"
         if self.title.startswith("the launch"):
             did, ends = "launch it", "pass record_tape=False to it"
         elif self.is_copy:
-            wrote = "filled"
+            did, ends, wrote = "copy", "copy clone(x, requires_grad=False)", "filled"
         hint = f"{did} inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
         return Diagnostic(
             f"no gradient flows through {self.title}, which {wrote} {name} {where}",
