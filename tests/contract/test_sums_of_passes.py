@@ -1,5 +1,6 @@
 """What adds up over backward passes is told once, and the view of an array says of how many passes it is."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -187,6 +188,34 @@ def test_a_state_in_place_is_swept_tape_by_tape(how: str, capsys: Capture) -> No
     np.testing.assert_allclose(h.grad.numpy(), 8.0 * second * first * third, rtol=1e-6)
     np.testing.assert_allclose(x.grad.numpy(), 1.0 + 2.0 * third * (1.0 + 2.0 * first), rtol=1e-6)
     assert "`h`" not in capsys.readouterr().err
+
+
+PARTS_TO_GIVE: dict[str, Callable[[Any], Any]] = {
+    "held": lambda h: None,
+    "whole": lambda h: {h: h.grad},
+    "what changes": lambda h: {h[0:2]: h.grad[0:2]},
+}
+
+
+@pytest.mark.parametrize("how", PARTS_TO_GIVE)
+def test_a_state_of_which_tapes_change_a_part_is_swept_tape_by_tape(how: str) -> None:
+    """The gradient of what stays as it is goes on from tape to tape, and grows."""
+    steps = kl.compile("""
+    def step(a: array[float], b: array[float]):
+        i = tid()
+        a[i] = a[i] * a[i] * b[i]
+    """)
+    h = kl.array([2.0, 3.0, 5.0, 7.0], requires_grad=True)
+    tapes = []
+    for _ in range(2):
+        with kl.Tape() as tape:
+            kl.launch(steps["step"], 2, [h[0:2], h[2:4]])
+        tapes.append(tape)
+    h.grad.fill_(1.0)
+    for tape in reversed(tapes):
+        tape.backward(grads=PARTS_TO_GIVE[how](h))
+    a, b = np.float32([2.0, 3.0]), np.float32([5.0, 7.0])
+    assert h.grad.list() == [*(4.0 * a**3 * b**3), *(1.0 + 3.0 * a**4 * b**2)]
 
 
 def test_a_state_of_structs_is_swept_tape_by_tape() -> None:

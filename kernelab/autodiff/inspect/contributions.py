@@ -274,7 +274,7 @@ class _Sweep:
         return np.array(self.bar.seen()[self.position])
 
     def run(self, seeds: Seeds) -> Contributions:
-        seeded(seeds, frozenset(), self.adjoints)
+        seeded(seeds, self.adjoints)
         self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
         with unrecorded():
             end = self.end(BackwardPlan(self.records, seeds))

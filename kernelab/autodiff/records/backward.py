@@ -78,10 +78,9 @@ class BackwardPlan:
 
     `live` are the records and `reached` the arrays on that path; `on_the_way` is all memory with adjoints.
     Gradients are published `before` the sweep, `after` the adjoint of a record, or at the end: those of
-    `inputs`, each with the record that reads it first.  These add up, except in `replaced` memory.  `mixed`
-    memory has other gradients, too: there the sweep begins with a copy of what is `held`.  Adjoints of memory
-    that is `retired` with a record are dropped after it, unless they are `shared`: then nothing is published.
-    `first` has the first record that touches a memory.  Memory without gradients through which adjoints pass
+    `inputs`, each with the record that reads it first.  These add up.  `mixed` memory has other gradients,
+    too: there the sweep begins with a copy of what is `held`.  Adjoints of memory that is `retired` with a
+    record are dropped after it, unless they are `shared`: then nothing is published.  `first` has the first record that touches a memory.  Memory without gradients through which adjoints pass
     all the same, as launches change it `in_place`, is on the way, too.  At a level, memory with adjoints has
     `started`, and all that records reach takes part, whether it requires gradients or not.
     """
@@ -90,13 +89,11 @@ class BackwardPlan:
         self,
         records: Sequence[Record],
         seeds: Collection[array],
-        replaced: Collection[Allocation] = (),
         shared: Collection[Allocation] | None = None,
         started: Collection[Allocation] | None = None,
     ) -> None:
         self.records = records
         self.seeds = seeds
-        self.replaced = replaced
         self.steps: list[Step] = []
         self.live: set[int] = set()
         self.reached: list[array] = []
@@ -201,7 +198,7 @@ class BackwardPlan:
             self._publish(i, Publication(elements, False, source))
         if not written:
             self._publish(i, Publication(elements, True, source))
-        elif elements.allocation not in self.replaced and not are_all(written, elements):
+        elif not are_all(written, elements):
             rest = rest_of(elements, written)
             for piece in (elements,) if rest is None else rest:
                 self._publish(i, Publication(piece, True, source, written if rest is None else ()))
@@ -215,7 +212,7 @@ class BackwardPlan:
         return history
 
     def _publish(self, i: int, publication: Publication) -> None:
-        if publication.is_input and publication.source.allocation not in self.replaced:
+        if publication.is_input:
             self.inputs.append((i, publication))
         else:
             self.after.setdefault(i, []).append(publication)
@@ -244,7 +241,7 @@ class BackwardPlan:
                 elif source.allocation in in_place and isinstance(step.record, LaunchRecord):
                     needed.add(source.allocation)
         if any(key not in WITHOUT_HALVES and has_halves(source.type) for key, source in types.items()):
-            self.narrow = narrow_sums(self.steps, live, self.replaced)
+            self.narrow = narrow_sums(self.steps, live)
 
     def _find_inputs(self) -> set[Allocation]:
         """The memory of inputs, seeds among them; find where the sweep publishes other gradients in it.
@@ -327,8 +324,7 @@ class BackwardPlan:
 
 def check(plan: BackwardPlan, recording: Recording) -> list[Cut]:
     """The cuts to report; those that may be meant are noted with the arrays whose gradients they end."""
-    leaves = plan.leaves() if plan.replaced else plan.inputs
-    is_made_elsewhere = any(one.source.allocation.origin is not None for _, one in leaves)
+    is_made_elsewhere = any(one.source.allocation.origin is not None for _, one in plan.inputs)
     if recording.is_plain and not plan.computes_passive and not is_made_elsewhere:
         return []
     cuts, leaves = ends_on_the_way(plan, recording), plan.leaves()
@@ -356,8 +352,11 @@ def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
     ]
 
 
-def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
-    """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong."""
+def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut], own: Sequence[array]) -> None:
+    """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong.
+
+    The cotangents of `own` arrays are what their gradients hold.
+    """
     if not plan.reached:
         raise TapeError(cuts[0].describe() if cuts else leads_nowhere(plan.seeds))
     if recording.lost:
@@ -373,8 +372,8 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
     shown += [(one.source, one.is_input) for _, one in plan.publications()]
     gradients = [gradient for one, _ in shown if (gradient := one.allocation.adjoint) is not None]
     if len(set(gradients)) < len(gradients):
-        # In `replaced` memory the seeds are what its gradients hold.
-        refuse_shared_gradients(one for one in shown if one[0].allocation not in plan.replaced)
+        seeded = {elements.allocation for elements in own}
+        refuse_shared_gradients(one for one in shown if one[0].allocation not in seeded)
 
 
 # --------------------------------------------------------------------------------------------------- sweep

@@ -60,9 +60,7 @@ def has_halves(type: Array) -> bool:
     return False
 
 
-def narrow_sums(
-    steps: Sequence[Step], live: Collection[int], but: Collection[Allocation] = ()
-) -> NarrowSums | None:
+def narrow_sums(steps: Sequence[Step], live: Collection[int]) -> NarrowSums | None:
     """The sums worth keeping: of halves that several entries reach between two writes; None if no halves."""
     groups: dict[Hashable, list[tuple[int, array]]] = {}
     writes = Counter[Allocation]()
@@ -70,7 +68,7 @@ def narrow_sums(
         written = {target.allocation for target in step.written}
         for elements in step.reached if i in live else ():
             memory = elements.allocation
-            if memory not in written and memory not in but and has_halves(elements.type):
+            if memory not in written and has_halves(elements.type):
                 view = elements.ptr, elements.shape, elements.strides
                 groups.setdefault((view, writes[memory]), []).append((i, elements))
         writes.update(written)

@@ -126,7 +126,7 @@ def sweep_on_copies(
     records: Sequence[Record], seeds: Seeds, puller: Puller | None = None, end: int = 0
 ) -> Adjoints:
     """Take adjoints back through records, down to record `end`, and publish none; what they are then."""
-    adjoints = seeded(seeds, frozenset(), Adjoints())
+    adjoints = seeded(seeds, Adjoints())
     with unrecorded():
         sweep(BackwardPlan(records, seeds, shared=()), adjoints, BASE, puller, end)
     return adjoints

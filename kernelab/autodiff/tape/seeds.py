@@ -9,8 +9,7 @@ left: whatever else is written there ends the sum.
 """
 
 import weakref
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -172,12 +171,15 @@ def values_of(cotangent: Cotangent) -> HostArray:
     return cotangent.seen() if isinstance(cotangent, array) else cotangent
 
 
-def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -> Adjoints:
-    """Set the adjoints of the seeds to their cotangents; those in `replaced` memory count once."""
+def seeded(seeds: Seeds, adjoints: Adjoints, are_held: bool = False) -> Adjoints:
+    """Set the adjoints of the seeds to their cotangents.
+
+    Those that are held by gradients count once where they overlap.
+    """
     for target, cotangent in seeds.items():
         is_first = target.allocation not in adjoints.memory
         # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
-        if not is_first and target.allocation not in replaced:
+        if not is_first and not are_held:
             bar = adjoints.of(target)
             if not (isinstance(cotangent, array) and device_add(bar, cotangent)):
                 values = bar.host()
@@ -288,13 +290,6 @@ def _require_written(cotangent: array, what: str) -> None:
     from kernelab.runtime.launch.checked import require_written
 
     require_written(cotangent, what)
-
-
-def replaced_by(recording: Recording, seeds: Collection[array]) -> frozenset[Allocation]:
-    """The memory in which seeds that gradients held count once: of final arrays, and of several seeds."""
-    final = {target.allocation for target in final_arrays(recording.records)}
-    counts = Counter(target.allocation for target in seeds)
-    return frozenset(final | {memory for memory, count in counts.items() if count > 1})
 
 
 def _is_filled(gradient: Allocation | None) -> bool:

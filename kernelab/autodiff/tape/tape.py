@@ -32,7 +32,6 @@ from kernelab.autodiff.tape.seeds import (
     final_ones,
     is_own_gradient,
     kept,
-    replaced_by,
     seeded,
     seeds_of,
     warn_of_growing_loss,
@@ -376,8 +375,8 @@ class Tape(Observed, Habits, Displayed):
         """
         recording, self._findings, here = self._recording, (), caller(1)
         seeds = seeds_of(recording, loss, grads)
-        replaced = replaced_by(recording, seeds) if loss is None and grads is None else frozenset()
-        own: list[array] = []
+        are_held = loss is None and grads is None
+        own = [*seeds] if are_held else []
         for target, seed in seeds.items() if grads else ():
             if seed.__class__ is not array or seed.allocation is target.allocation.adjoint:
                 own += [target] * is_own_gradient(target, seed)
@@ -388,17 +387,17 @@ class Tape(Observed, Habits, Displayed):
         token = RECORDER.set(None)
         try:
             with put_off() if len(recording.records) > FEW else nullcontext():
-                plan = BackwardPlan(tuple(recording.records), seeds, replaced)
+                plan = BackwardPlan(tuple(recording.records), seeds)
                 cuts = check(plan, recording)
                 self._findings = tuple([cut.describe() for cut in distinct(cuts)]) if cuts else ()
-                tell(plan, recording, cuts)
+                tell(plan, recording, cuts, own)
                 wanted = recording.is_checked if check_finite is None else check_finite
                 puller = self._begin(plan, seeds, wanted)
                 if loss is not None:
                     warn_of_growing_loss(plan, loss, here)
                 if recording.has_large and puller is None and plan.narrow is None:
                     plan.leave()
-                adjoints = seeded(seeds, replaced, Adjoints(self._spare, plan.leaving, plan.settled))
+                adjoints = seeded(seeds, Adjoints(self._spare, plan.leaving, plan.settled), are_held)
                 if own:
                     clear_gradients(own)
                 earlier = earlier_passes(plan)
