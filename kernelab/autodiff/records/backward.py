@@ -80,9 +80,10 @@ class BackwardPlan:
     Gradients are published `before` the sweep, `after` the adjoint of a record, or at the end: those of
     `inputs`, each with the record that reads it first.  These add up.  `mixed` memory has other gradients,
     too: there the sweep begins with a copy of what is `held`.  Adjoints of memory that is `retired` with a
-    record are dropped after it, unless they are `shared`: then nothing is published.  `first` has the first record that touches a memory.  Memory without gradients through which adjoints pass
-    all the same, as launches change it `in_place`, is on the way, too.  At a level, memory with adjoints has
-    `started`, and all that records reach takes part, whether it requires gradients or not.
+    record are dropped after it, unless they are `shared`: then nothing is published.  `first` has the first
+    record that touches a memory.  Memory without gradients through which adjoints pass all the same, as
+    launches change it `in_place`, is on the way, too.  At a level, memory with adjoints has `started`, and
+    all that records reach takes part, whether it requires gradients or not.
     """
 
     def __init__(
