@@ -136,7 +136,7 @@ def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
         solve = kl.func.custom_vjp(lambda a, b: np.linalg.solve(a.numpy(), b.numpy()), back)
     """
 
-    compared = Compared() if check else None
+    compared = Compared.of(func, back) if check else None
 
     @_made(custom_vjp, func, back, check=check)
     def call(*args: Any) -> Any:

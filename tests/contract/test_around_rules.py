@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.transforms import host_calls
 
 X = np.array([0.3, 0.7, 1.1, -0.4], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_calls, "_KNOWN", {})
+
 
 K = kl.compile("""
 def double(w: array[float]):

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.transforms import host_calls
 
 X = np.array([0.3, 0.7, 1.1, -0.4])
 D = 2 * np.cos(2 * X)
 
 Layer = Callable[[Any], Any]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_calls, "_KNOWN", {})
 
 
 def attribute_of_numpy() -> Layer:
@@ -120,6 +126,48 @@ def test_it_may_come_from_an_argument_without_gradients() -> None:
     np.testing.assert_allclose(x.grad.numpy(), np.cos(X) + np.cos(2 * X), rtol=1e-5)
 
 
+def sorting() -> Layer:
+    here = SimpleNamespace()
+
+    def ordered(a: Any) -> Any:
+        here.order = np.argsort(a.numpy())
+        return a.numpy()[here.order]
+
+    def back(a: Any, bar: Any) -> Any:
+        found = np.zeros(4, np.float32)
+        found[here.order] = bar.numpy()
+        return found
+
+    return kl.func.custom_vjp(ordered, back)
+
+
+RANKS, REVERSED = np.array([1.0, 2.0, 3.0, 0.0]), np.array([2.0, 1.0, 0.0, 3.0])
+
+
+def test_integers_are_found_by_each_call_and_lane() -> None:
+    weights = kl.array([0.0, 1.0, 2.0, 3.0])
+    layer, x = sorting(), leaf()
+    with kl.Tape() as tape:
+        loss = (layer(x) * weights).sum() + (layer(x * -1.0) * weights).sum()
+    tape.backward(loss)
+    np.testing.assert_allclose(x.grad.numpy(), RANKS - REVERSED)
+    layer = sorting()
+    lanes = kl.func.vmap(kl.func.grad(lambda x: (layer(x) * weights).sum()))(kl.array([X, -X], kl.float32))
+    np.testing.assert_allclose(lanes.numpy(), [RANKS, REVERSED])
+
+
+def test_a_result_may_be_overwritten() -> None:
+    layer, x = attribute_of_numpy(), leaf()
+    with kl.Tape() as tape:
+        y = layer(x)
+        y *= 2.0
+        z = layer(x * 2.0)
+        z += y
+        loss = z.sum()
+    tape.backward(loss)
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.cos(X) + D, rtol=1e-5)
+
+
 def test_what_cannot_be_found_again_is_told() -> None:
     here, scale = SimpleNamespace(), np.float32(2.0)
 
@@ -127,7 +175,7 @@ def test_what_cannot_be_found_again_is_told() -> None:
         here.slope = scale * np.cos(a.numpy())
         return scale * np.sin(a.numpy())
 
-    layer, x = kl.func.custom_vjp(wave, lambda a, bar: bar.numpy() * here.slope), leaf()
+    layer, x = kl.func.custom_vjp(wave, lambda a, y, bar: bar.numpy() * here.slope), leaf()
     with kl.Tape() as tape:
         loss = layer(x).sum()
     tape.backward(loss)
@@ -154,16 +202,64 @@ def test_a_function_without_state_does_not_run_again() -> None:
     assert runs == before
 
 
-def test_a_rule_of_random_numbers_is_not_called_nonlinear() -> None:
+def dropping() -> Layer:
     here, rng = SimpleNamespace(), np.random.default_rng(0)
 
     def dropped(a: Any) -> Any:
         here.mask = rng.random(4) > 0.5
         return a.numpy() * here.mask
 
-    layer, x = kl.func.custom_vjp(dropped, lambda a, bar: bar.numpy() * here.mask), leaf()
+    return kl.func.custom_vjp(dropped, lambda a, bar: bar.numpy() * here.mask)
+
+
+def test_random_numbers_are_found_while_they_are_those_of_the_call() -> None:
+    layer, x = dropping(), leaf()
+    for _ in range(6):
+        with kl.Tape() as tape:
+            y = layer(x)
+            loss = y.sum()
+        tape.backward(loss)
+        np.testing.assert_array_equal(x.grad.numpy() != 0, y.numpy() != 0)
+        tape.zero()
+
+
+def test_random_numbers_of_another_run_are_told() -> None:
+    layer, x = dropping(), leaf()
     with kl.Tape() as tape:
-        y = layer(x)
-        loss = y.sum()
+        loss = layer(layer(x)).sum()
+    with pytest.warns(kl.KernelWarning, match="dropped has run since it was called, and its derivative"):
+        tape.backward(loss)
+    layer = dropping()
+    with kl.Tape() as tape:
+        loss = layer(x).sum()
     tape.backward(loss)
-    np.testing.assert_array_equal(x.grad.numpy() != 0, y.numpy() != 0)
+    with pytest.warns(kl.KernelWarning, match="dropped has run since it was called, and its derivative"):
+        tape.backward(loss)
+
+
+def test_a_function_that_draws_but_leaves_nothing_may_be_called_again() -> None:
+    rng, x = np.random.default_rng(0), leaf()
+    layer = kl.func.custom_vjp(lambda a: a.numpy() + rng.random(4), lambda a, y, bar: bar)
+    with kl.Tape() as tape:
+        loss = layer(layer(x)).sum() + layer(x).sum()
+    for _ in range(2):
+        tape.backward(loss)
+        np.testing.assert_array_equal(x.grad.numpy(), 2.0)
+        tape.zero()
+
+
+def test_a_solver_may_begin_where_it_has_ended() -> None:
+    here, x = SimpleNamespace(y=np.full(4, 1.2)), leaf()
+
+    def root(a: Any) -> Any:
+        while np.abs(here.y**2 - a.numpy() ** 2 - 1.0).max() > 1e-3:
+            here.y = 0.5 * (here.y + (a.numpy() ** 2 + 1.0) / here.y)
+        return here.y
+
+    rooted = kl.func.custom_vjp(root, lambda a, y, bar: bar.numpy() * a.numpy() / y.numpy())
+    with kl.Tape() as tape:
+        loss = rooted(rooted(x)).sum()
+    for _ in range(2):
+        tape.backward(loss)
+        np.testing.assert_allclose(x.grad.numpy(), X / np.sqrt(X * X + 2.0), rtol=1e-3)
+        tape.zero()

@@ -9,19 +9,18 @@ derivative that is 0.
 import inspect
 import random
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import plain_copy, scalars
-from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.host_calls import MOST_TRIES, HostCall, code_of
 from kernelab.autodiff.transforms.trees import argument_name
-from kernelab.data_classes import dataclass, field
+from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, Related, name_of
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import HALVES, float64, is_differentiable, scalar_of, with_scalar
@@ -29,12 +28,6 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, caller, unrecorded, warn
 from kernelab.runtime.host.create import array as make
 from kernelab.runtime.host.create import zeros_like
-
-MOST_TRIES = 3
-"""How often a rule is compared as long as nothing could be told, or as its function is made anew."""
-
-MOST_KEPT = 1 << 12
-"""Of how many rules it is remembered that they were compared."""
 
 STEPS = (1e-3, 2.5e-4, 6e-5, 1.5e-5)
 """Of differences, relative to the values; two in a row have to agree before a rule is called wrong.
@@ -78,20 +71,6 @@ TURNED = -32.0 * LARGE
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-@dataclass(slots=True, eq=False)
-class _Tried:
-    """How often each argument was tried of functions with this code and this rule; `uses_state` is theirs."""
-
-    func: Any
-    back: Any
-    times: Counter[int] = field(default_factory=Counter)
-    uses_state: bool = False
-
-
-_tries: dict[tuple[int, int], _Tried] = {}
-"""By the identities of the code of a function and its rule, which this keeps."""
-
-
 @hooks.compare_host_rule.provide
 def compare(rule_of: tuple[HostCall, Sequence[int]], arguments: Sequence[array]) -> None:
     """Warn, once, where the rule of a call is wrong for one of its active arguments.
@@ -101,13 +80,16 @@ def compare(rule_of: tuple[HostCall, Sequence[int]], arguments: Sequence[array])
     call, active = rule_of
     arrays = arguments[: len(call.places)]
     assert call.compared is not None
-    tried, compared = _tries_of(call), call.compared
-    tries = tried.times
+    compared, tries = call.compared, call.compared.known.tried
     asked = [n for n in active if n not in compared.places and tries[n] < MOST_TRIES]
     tries.update(asked)
     found = _outcomes(call, arrays, asked)
     compared.places.update(n for n in active if n in found or tries[n] >= MOST_TRIES)
-    compared.uses_state = tried.uses_state = compared.uses_state or tried.uses_state
+    results = arguments[len(arrays) : (len(arguments) + len(arrays)) // 2]
+    if asked and _runs_otherwise(call, arrays, results):
+        call.warn_of_change()
+    if compared.known.wavers:
+        compared.known.latest = ()  # what the function has left is not that of the call
     told = next(filter(None, found.values()), None)
     if told is not None:
         tries.update(dict.fromkeys(range(len(arrays)), MOST_TRIES))
@@ -121,23 +103,8 @@ def mistake(call: HostCall, arrays: Sequence[array]) -> str | None:
 
 def place_of(function: Any) -> Place | None:
     """The line at which a Python function is defined."""
-    code = _code_of(function)
+    code = code_of(function)
     return Place(code.co_filename, code.co_firstlineno) if hasattr(code, "co_filename") else None
-
-
-def _code_of(function: Any) -> Any:
-    """The code of a function, the same for all that one definition makes; itself if it has none."""
-    function = inspect.unwrap(function)
-    while isinstance(function, partial):
-        function = inspect.unwrap(function.func)
-    return getattr(function, "__code__", function)
-
-
-def _tries_of(call: HostCall) -> _Tried:
-    func, back = _code_of(call.func), _code_of(call.back)
-    if len(_tries) == MOST_KEPT:
-        _tries.clear()
-    return _tries.setdefault((id(func), id(back)), _Tried(func, back))
 
 
 def _warn(call: HostCall, told: str) -> None:
@@ -155,17 +122,25 @@ def _outcomes(call: HostCall, arrays: Sequence[array], asked: Sequence[int]) -> 
         return found
     # The user's function may raise anything beside its arguments.
     with unrecorded(), _undisturbed(call.func, call.back), suppress(Exception):
+        comparison = _begun(call, arrays)
         with suppress(Exception):
-            comparison = _begun(call, arrays)
+            comparison.find_state()
+        for n in asked:
             with suppress(Exception):
-                comparison.find_state()
-            for n in asked:
-                with suppress(Exception):
-                    told = comparison.told(n)
-                    if told is not None:
-                        found[n] = told
-        call.run_alone(arrays)  # what it leaves outside is that of this call, as before
+                told = comparison.told(n)
+                if told is not None:
+                    found[n] = told
     return found
+
+
+def _runs_otherwise(call: HostCall, arrays: Sequence[array], results: Sequence[array]) -> bool:
+    """Run the function as before the comparison, so that it leaves outside what it had left there.
+
+    Whether it gives other results than those.
+    """
+    with unrecorded(), _undisturbed(call.func, call.back), suppress(Exception):
+        return call.gives_other(results, arrays)
+    return False
 
 
 @contextmanager
@@ -326,7 +301,8 @@ class _Comparison:
             self._run(self.arrays)
             self.wavers = not self._are_bars(self._pulled(self.seeds))
             if self.call.compared is not None:
-                self.call.compared.uses_state = not self.wavers
+                known = self.call.compared.known
+                known.uses_state, known.wavers = not self.wavers, self.wavers
 
     def _beside(self, elements: array) -> array:
         """An array of about the same numbers."""

@@ -2,7 +2,10 @@
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -41,16 +44,57 @@ from kernelab.settings import during
 Function = Callable[..., Any]
 
 
-@dataclass(slots=True, eq=False)
-class Compared:
-    """What comparisons with differences tell of a derivative: the arrays for which they are over, and more.
+MOST_TRIES = 3
+"""How often a derivative is compared as long as nothing could be told, or as its function is made anew."""
 
-    It `uses_state` if it gives something else once the function has run at other arguments, for it finds
-    what that leaves outside, as in an attribute.
+MOST_KEPT = 1 << 12
+"""Of how many functions it is remembered what is known of them."""
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """What is known of functions with the same `code`, and of their derivatives.
+
+    `tried` counts how often each argument was compared, `settled` how often it was looked at whether the
+    derivative `uses_state`: whether it needs what the last run of the function has left outside, as in an
+    attribute.  It `wavers` if that is something else in each run.  `latest` tells which call the last was.
     """
 
-    places: set[int] = field(default_factory=set)
+    code: tuple[Any, Any]
+    tried: Counter[int] = field(default_factory=Counter)
+    settled: int = 0
     uses_state: bool = False
+    wavers: bool = False
+    latest: tuple[int, ...] = ()
+
+
+_KNOWN: dict[tuple[int, int], Known] = {}
+"""By the identities of the code of a function and its derivative, which it keeps."""
+
+
+@dataclass(slots=True, eq=False)
+class Compared:
+    """For which arrays comparisons of a derivative with differences are over, and what else is known."""
+
+    known: Known
+    places: set[int] = field(default_factory=set)
+    is_settled: bool = False
+
+    @staticmethod
+    def of(func: Function, back: Function) -> "Compared":
+        """For a new pair, of which others with the same code may be known."""
+        code = code_of(func), code_of(back)
+        if len(_KNOWN) == MOST_KEPT:
+            _KNOWN.clear()
+        return Compared(_KNOWN.setdefault((id(code[0]), id(code[1])), Known(code)))
+
+
+def code_of(function: Any) -> Any:
+    """The code of a function, the same for all that one definition makes; itself if it has none."""
+    function = inspect.unwrap(function)
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
+    return getattr(function, "__code__", function)
 
 
 class _Surroundings(Recorder):
@@ -77,13 +121,16 @@ class _Surroundings(Recorder):
         if get_ident() == self._thread and any(one.allocation in self.carrying for one in read):
             self.carrying.update(one.allocation for one in written if is_differentiable(one.dtype))
 
-    def warn_of_stale(self, func: str) -> None:
-        """Warn of arrays that have changed since `func` was called, and that only what follows wrote."""
+    def warn_of_stale(self, func: str) -> bool:
+        """Warn of arrays that have changed since `func` was called, not in this run: if there are any."""
+        is_told = False
         for memory, (name, place) in self._stale.items():
             if memory.version == self._changed[memory]:
                 message = f"{name} has changed since {func} was called, and its derivative reads it here: "
                 hint = f"pass it to {func} as an argument, integers as a copy: k.copy()"
                 warn_at(f"{message}that is not the derivative of what ran", "changed", hint, place)
+                is_told = True
+        return is_told
 
 
 @dataclass(slots=True)
@@ -110,6 +157,8 @@ class HostCall:
     used: "WeakKeyDictionary[Allocation, int]" = field(default_factory=WeakKeyDictionary)
     left: "WeakSet[Allocation] | tuple[()]" = ()
     forward: "HostCall | None" = None
+    number: int = field(default_factory=youngest)
+    is_told: bool = False
 
     @staticmethod
     def of(func: Function, back: Function, args: tuple[Any, ...], compared: Compared | None) -> "HostCall":
@@ -149,16 +198,68 @@ class HostCall:
         note_given((), self.taken)  # to the function around this one, if there is one
         return results
 
+    def settle(self, arrays: Sequence[array]) -> None:
+        """Of a derivative: find out whether it needs another run of the function, which ran for other calls.
+
+        It does if it gives something else after one, for cotangents drawn at random, and after two the same.
+        """
+        call = self.forward
+        if call is None or call.compared is None or call.compared.known.uses_state:
+            return
+        known, given = call.compared.known, arrays[: len(call.places)]
+        if known.latest == call._run_of(given):
+            return
+        if not (known.wavers or call.compared.is_settled or known.settled == MOST_TRIES):
+            call.compared.is_settled = True
+            known.settled += 1
+            self._find_state(arrays, known, call)
+        if known.wavers:
+            message = f"{name_of(call.func)} has run since it was called, and its derivative reads what it "
+            hint = "let it return what it draws at random, or pass that to it"
+            warn_at(f"{message}leaves outside, which differs from run to run", "changed", hint)
+
+    def _find_state(self, arrays: Sequence[array], known: Known, call: "HostCall") -> None:
+        given = arrays[: len(call.places)]
+        seeds = (len(arrays) - len(given)) // 2
+        drawn = [*arrays[:-seeds], *map(_drawn, arrays[-seeds:])]
+        before = self.run_alone(drawn)
+        if call.gives_other(arrays[len(given) : -seeds], given):
+            call.warn_of_change()
+        after = self.run_alone(drawn)
+        if not all(map(_are_close, before, after)):
+            call.run_alone(given)
+            known.uses_state = all(map(_are_close, after, self.run_alone(drawn)))
+            known.wavers = not known.uses_state
+
+    def _run_of(self, arrays: Sequence[array]) -> tuple[int, ...]:
+        """What tells this call, and a lane of it, from others."""
+        memories = [(one.allocation.serial, one.allocation.version, one.offset) for one in arrays]
+        return (self.number, *chain.from_iterable(memories))
+
     def _run_again(self, arrays: Sequence[array], results: Sequence[array]) -> None:
         """Let the function leave outside what its derivative needs for this call; warns where it cannot."""
         if RECORDER.get() is not None:
             self.run(arrays)
-            return
+        elif self.gives_other(results, arrays):
+            self.warn_of_change()
+
+    def gives_other(self, results: Sequence[array], arrays: Sequence[array]) -> bool:
+        """Run the function again: whether it gives something else than at first, and that each time.
+
+        Results are those of the call only where the derivative takes them.
+        """
         again = self.run_alone(arrays)
-        if not all(map(_are_close, again, results)):
-            message = f"{name_of(self.func)} gives something else than when it was called"
-            hint = "pass it what changes as an argument, and what it draws at random"
-            warn_at(f"{message}: the derivative is not that of what ran", "changed", hint)
+        if not self.takes_results(len(results)) or all(map(_are_alike, again, results)):
+            return False
+        return all(map(_are_close, again, self.run_alone(arrays)))
+
+    def warn_of_change(self) -> None:
+        """Warn that the function gives something else than when it was called, unless more is told."""
+        if self.is_told:
+            return
+        message = f"{name_of(self.func)} gives something else than when it was called"
+        hint = "pass it what changes as an argument, and what it draws at random"
+        warn_at(f"{message}: the derivative is not that of what ran", "changed", hint)
 
     def overwrites(self, arrays: Sequence[array]) -> dict[int, int]:
         """The lines at which the function first changes its copies of arrays, by their positions."""
@@ -192,14 +293,16 @@ class HostCall:
         with observing_outside_use(around):
             returned = self.func(*arguments)
         if forward is not None:
-            around.warn_of_stale(name_of(forward.func))
+            forward.is_told |= around.warn_of_stale(name_of(forward.func))
         else:
-            self._note(around, own)
+            self._note(around, own, arrays)
         self.is_several = isinstance(returned, tuple | list)
         return [self._result(result, arrays) for result in (returned if self.is_several else [returned])]
 
-    def _note(self, around: _Surroundings, own: Sequence[Allocation]) -> None:
+    def _note(self, around: _Surroundings, own: Sequence[Allocation], arrays: Sequence[array]) -> None:
         """Note what a run has used and left around it."""
+        if self.compared is not None:
+            self.compared.known.latest = self._run_of(arrays)
         self.left = around.carrying
         self.left.difference_update(own)
         for memory, version in around.used.items():
@@ -240,7 +343,7 @@ class HostCall:
 
         def adjoints(*arrays: array) -> list[array]:
             args, rest = self._whole(arrays[:count]), arrays[count:]
-            if self.compared is not None and self.compared.uses_state:
+            if self.compared is not None and self.compared.known.uses_state:
                 self._run_again(arrays[:count], rest[:results])
             returned = back(*args, *(rest if takes_results else rest[results:]))
             several = list(returned) if isinstance(returned, tuple | list) else [returned]
@@ -301,6 +404,21 @@ def of_recorded(backward: Callable[[], object], arrays: Sequence[array], base: L
         return bars
 
     return HostCall(backward, adjoints, tuple(arrays), tuple(range(len(arrays))), in_place=True)
+
+
+def _drawn(seed: array) -> array:
+    """A cotangent like another one, drawn at random."""
+    copy = clone(seed, requires_grad=False)
+    if is_differentiable(copy.dtype):
+        values = copy.host()
+        values[...] = np.random.default_rng(0).uniform(0.5, 1.5, values.shape)
+    return copy
+
+
+def _are_alike(one: array, other: array) -> bool:
+    """Whether results agree but for what a solver gains that begins where its last run has ended."""
+    a, b = one.seen(), other.seen()
+    return a.shape == b.shape and np.allclose(a, b, rtol=0.0, atol=1e-3 * np.abs(b).max(initial=0.0))
 
 
 def _are_close(one: array, other: array) -> bool:

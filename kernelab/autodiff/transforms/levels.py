@@ -541,11 +541,12 @@ class Base(Level):
         cleared(elements)
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
+        call.settle(arguments)
         results = call.run_alone(arguments)
         if call.rule_of is not None:
             self.compare_rule(call, arguments)
             compared = call.rule_of[0].compared
-            if compared is not None and compared.uses_state:
+            if compared is not None and compared.known.uses_state:
                 results = call.run_alone(arguments)
         return results
 
