@@ -297,7 +297,7 @@ class Origin:
 
     @property
     def is_copy(self) -> bool:
-        """Whether it only copied: what it wrote may be meant as a beginning."""
+        """Whether it only copied, as the title `copy` says: what it wrote may be meant as a beginning."""
         return self.title.startswith("`")
 
     def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
@@ -342,7 +342,7 @@ def note_origin(
 def note_copied(how: str, dest: Strided, *sources: Strided) -> None:
     """The same of elements that the host has just copied, or moved within their memory, by `how`.
 
-    Where those were computed unrecorded, so are the copies.
+    Where those were computed unrecorded, so are the copies, but for a clone: that may be meant.
     """
     written = (dest.allocation,)
     if dest.allocation.requires_grad and (refs := _come_from(sources, written)):
