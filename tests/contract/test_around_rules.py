@@ -160,6 +160,21 @@ def test_an_array_may_change_between_one_step_and_the_next() -> None:
         w *= 2.0
 
 
+def test_a_derivative_adds_to_the_gradient_of_another_array_once_for_each_call() -> None:
+    w, x = kl.array(2.0 * X, requires_grad=True), leaf()
+
+    def back(a: Any, bar: Any) -> Any:
+        w.grad.assign(w.grad.numpy() + (bar * a).numpy())
+        return bar * w
+
+    scaled = kl.func.custom_vjp(lambda a: a * w, back)
+    with kl.Tape() as tape, pytest.warns(kl.KernelWarning, match="no gradient flows to `w`"):
+        loss = scaled(scaled(x)).sum()
+    tape.backward(loss)
+    np.testing.assert_allclose(w.grad.numpy(), 4.0 * X * X, rtol=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), 4.0 * X * X, rtol=1e-6)
+
+
 # ------------------------------------------------------------------------------------------ what it leaves
 
 

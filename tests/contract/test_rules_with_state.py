@@ -263,3 +263,14 @@ def test_a_solver_may_begin_where_it_has_ended() -> None:
         tape.backward(loss)
         np.testing.assert_allclose(x.grad.numpy(), X / np.sqrt(X * X + 2.0), rtol=1e-3)
         tape.zero()
+
+
+def test_results_that_are_not_finite_are_the_same_again() -> None:
+    layer = kl.func.custom_vjp(
+        lambda a: np.array([np.nan, np.inf, 1.0, 2.0]) * a.numpy(), lambda a, y, bar: bar
+    )
+    x = leaf()
+    with kl.Tape() as tape:
+        loss = (layer(x) + layer(x))[2:].sum()
+    tape.backward(loss)
+    np.testing.assert_array_equal(x.grad.numpy(), [0.0, 0.0, 2.0, 2.0])

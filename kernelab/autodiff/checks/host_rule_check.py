@@ -121,7 +121,8 @@ def _outcomes(call: HostCall, arrays: Sequence[array], asked: Sequence[int]) -> 
     if not asked:
         return found
     # The user's function may raise anything beside its arguments.
-    with unrecorded(), _undisturbed(call.func, call.back), suppress(Exception):
+    kept = call.gradients_around_kept()
+    with unrecorded(), _undisturbed(call.func, call.back), kept, suppress(Exception):
         comparison = _begun(call, arrays)
         with suppress(Exception):
             comparison.find_state()

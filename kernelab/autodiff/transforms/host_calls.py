@@ -3,7 +3,8 @@
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
 from threading import get_ident
@@ -38,7 +39,7 @@ from kernelab.runtime.context.recorder import (
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.launch.checked import require_written
-from kernelab.runtime.memory.memory import Allocation, youngest, zeros_like_memory
+from kernelab.runtime.memory.memory import Allocation, set_aside, youngest, zeros_like_memory
 from kernelab.settings import during
 
 Function = Callable[..., Any]
@@ -212,11 +213,21 @@ class HostCall:
         if not (known.wavers or call.compared.is_settled or known.settled == MOST_TRIES):
             call.compared.is_settled = True
             known.settled += 1
-            self._find_state(arrays, known, call)
+            with call.gradients_around_kept():
+                self._find_state(arrays, known, call)
         if known.wavers:
             message = f"{name_of(call.func)} has run since it was called, and its derivative reads what it "
             hint = "let it return what it draws at random, or pass that to it"
             warn_at(f"{message}leaves outside, which differs from run to run", "changed", hint)
+
+    @contextmanager
+    def gradients_around_kept(self) -> Iterator[None]:
+        """A context in which a derivative may add to gradients of arrays around it: they are restored."""
+        with ExitStack() as aside:
+            for memory in tuple(self.used):
+                if memory.adjoint is not None:
+                    aside.enter_context(set_aside(memory.adjoint))
+            yield
 
     def _find_state(self, arrays: Sequence[array], known: Known, call: "HostCall") -> None:
         given = arrays[: len(call.places)]
@@ -418,7 +429,8 @@ def _drawn(seed: array) -> array:
 def _are_alike(one: array, other: array) -> bool:
     """Whether results agree but for what a solver gains that begins where its last run has ended."""
     a, b = one.seen(), other.seen()
-    return a.shape == b.shape and np.allclose(a, b, rtol=0.0, atol=1e-3 * np.abs(b).max(initial=0.0))
+    size = np.abs(np.where(np.isfinite(b), b, 0)).max(initial=0)
+    return a.shape == b.shape and np.allclose(a, b, rtol=0.0, atol=1e-3 * float(size), equal_nan=True)
 
 
 def _are_close(one: array, other: array) -> bool:
