@@ -328,6 +328,11 @@ def or_(a: Bool, b: Bool) -> Bool:
     """Whether at least one holds."""
 
 
+@piecewise_constant(cpp="__builtin_expect({a}, 0)", numpy=lambda a: a, exact=True)
+def rarely(a: Bool) -> Bool:
+    """Whether it holds, of what hardly ever does: compilers lay out code, and choose it, accordingly."""
+
+
 @piecewise_constant(cpp="(!{a})", numpy=np.logical_not, symbol="not", name="not")
 def not_(a: Bool) -> Bool:
     """Whether ``a`` does not hold."""

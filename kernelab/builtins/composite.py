@@ -61,6 +61,22 @@ def _repeated_numpy(
     return values
 
 
+def _corrected(
+    values: Sequence[Expr], is_rare: Expr, correct: Callable[[], Sequence[Expr]]
+) -> Sequence[Expr]:
+    """Values, or where `is_rare` what `correct` computes, in a branch that few threads take."""
+    builder, test = is_rare.builder, is_rare.apply("rarely").atom
+    outs = builder.select(test, lambda: [x.atom for x in correct()], lambda: [x.atom for x in values])
+    return [Expr(builder, out) for out in outs]
+
+
+def _corrected_numpy(
+    values: Sequence[Any], is_rare: Any, correct: Callable[[], Sequence[Any]]
+) -> Sequence[Any]:
+    """The same of NumPy arrays."""
+    return [np.where(is_rare, new, old) for new, old in zip(correct(), values, strict=True)]
+
+
 _OPERATIONS: dict[str, Any] = {
     "sqrt": sqrt, "sin": sin, "cos": cos, "asin": asin, "acos": acos, "atan2": atan2, "log": log,
     "cbrt": cbrt, "floor": floor, "magnitude": abs_, "where": where, "both": and_, "either": or_, "le": le,
@@ -79,6 +95,7 @@ _OF_EXPRESSIONS = SimpleNamespace(
     epsilon=lambda x: epsilon(scalar_of(x.type).dtype),
     const=lambda x, number, type=None: x.const(number, type),
     repeated=_repeated,
+    corrected=_corrected,
 )
 _OF_ARRAYS = SimpleNamespace(
     **{name: operation.overloads[0].numpy for name, operation in _OPERATIONS.items()},
@@ -89,6 +106,7 @@ _OF_ARRAYS = SimpleNamespace(
     epsilon=lambda x: epsilon(x.dtype),
     const=lambda x, number, type=None: (type or BY_DTYPE[x.dtype]).dtype.type(number),
     repeated=_repeated_numpy,
+    corrected=_corrected_numpy,
 )
 
 

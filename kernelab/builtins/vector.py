@@ -304,8 +304,8 @@ def length_sq(m: Any, a: NumVecN) -> Number:
 
 # ------------------------------------------------------------------------- length
 #
-# Squares overflow, or vanish, long before the length does.  Where they might, the components are first
-# multiplied by a power of two, which rounds nothing; elsewhere by 1.
+# Squares overflow, or vanish, long before the length does.  Where they do, a branch that hardly any thread
+# takes multiplies the components by a power of two first, which rounds nothing.
 
 
 class _Limits(NamedTuple):
@@ -326,10 +326,8 @@ _LIMITS = {
 
 def scaled(m: Any, v: Sequence[Any]) -> tuple[list[Any], Any]:
     """Components times a power of two with which their squares are in range, and its inverse."""
-    own = m.type_of(v[0])
-    scalar = float32 if own in HALVES else own
-    components = [m.to(x, scalar) for x in v]
-    limits, total, first = _LIMITS[scalar], added([x * x for x in components]), components[0]
+    components, limits = _widened(m, v)
+    total, first = added([x * x for x in components]), components[0]
     small, large = total < limits.low, total > limits.high
 
     def chosen(up: float, down: float) -> Any:
@@ -337,6 +335,34 @@ def scaled(m: Any, v: Sequence[Any]) -> tuple[list[Any], Any]:
 
     factor = chosen(limits.up, limits.down)
     return [x * factor for x in components], chosen(1.0 / limits.up, 1.0 / limits.down)
+
+
+def _widened(m: Any, v: Sequence[Any]) -> tuple[list[Any], _Limits]:
+    own = m.type_of(v[0])
+    scalar = float32 if own in HALVES else own
+    return [m.to(x, scalar) for x in v], _LIMITS[scalar]
+
+
+Meaning = Callable[[Any, Sequence[Any], Any, Any], list[Any]]
+"""Results, from the functions for operands, components, the root of their squares, and the scale of both."""
+
+
+def _without_overflow(m: Any, v: Sequence[Any], meaning: Meaning) -> list[Any]:
+    """What `meaning` makes of components, which are scaled where their squares are out of range."""
+    components, limits = _widened(m, v)
+    square = added([x * x for x in components])
+    small, large = square < limits.low, square > limits.high
+
+    def corrected() -> list[Any]:
+        scale, back = (
+            m.where(small, m.const(square, one), m.const(square, other))
+            for one, other in ((limits.up, limits.down), (1.0 / limits.up, 1.0 / limits.down))
+        )
+        changed = [x * scale for x in components]
+        return meaning(m, changed, m.sqrt(added([x * x for x in changed])), back)
+
+    usual = meaning(m, components, m.sqrt(square), m.const(square, 1.0))
+    return [m.to(x, m.type_of(v[0])) for x in m.corrected(usual, m.either(small, large), corrected)]
 
 
 def _or_one(length: Expr) -> Expr:
@@ -355,8 +381,8 @@ def length(m: Any, a: VecN) -> Float:
 
     Exact to rounding also where squares of its components would overflow or vanish.
     """
-    components, back = scaled(m, a)
-    return m.to(m.sqrt(added([x * x for x in components])) * back, m.type_of(a[0]))
+    (size,) = _without_overflow(m, a, lambda m, components, size, back: [size * back])
+    return size
 
 
 def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
@@ -372,10 +398,12 @@ def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
 )
 def normalize(m: Any, a: VecN) -> VecN:
     """``a`` divided by its length, however small or large; the zero vector stays 0 and has derivative 0."""
-    components, _ = scaled(m, a)
-    size = m.sqrt(added([x * x for x in components]))
+    return _without_overflow(m, a, _divided)
+
+
+def _divided(m: Any, components: Sequence[Any], size: Any, back: Any) -> list[Any]:
     size = m.where(size > 0.0, size, m.const(size, 1.0))
-    return [m.to(x / size, m.type_of(a[0])) for x in components]
+    return [x / size for x in components]
 
 
 def _lerp_jvp(y: Expr, operands: Any, tangents: Any) -> Expr:

@@ -27,10 +27,11 @@ from kernelab.backend.cpu.vector_tier import (
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, layout_of
 from kernelab.codegen.vectors import vector_emitter
 from kernelab.codegen.vectors.vector_emitter import operations_an_element
+from kernelab.codegen.vectors.vector_memory import LONG, is_long
 from kernelab.codegen.vectors.vector_operations import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ops
-from kernelab.lang.ir import Block, Function, Let, Load, Stmt, Store, Var
+from kernelab.lang.ir import Block, Function, Let, Load, Stmt, Store, Var, walk
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Array, Scalar, int8, int32, uint16
 from kernelab.passes.ad.vjp import vjp
@@ -629,6 +630,25 @@ def test_remainders_by_the_largest_numbers_are_the_same(shift: int, n: int, vect
     agree(kernel, N, lambda: [shift, n, kl.zeros(N, int), kl.zeros(N, int)], vectorised)
 
 
+@pytest.mark.parametrize("dtype", [kl.vec2, kl.vec3, kl.vec4, kl.vec3d])
+def test_lengths_whose_squares_are_out_of_range_are_the_same_beside_others(
+    dtype: Any, vectorised: list[bool]
+) -> None:
+    kernel = kl.compile(
+        f"def f(x: array[{dtype.__name__}], y: array[{dtype.__name__}], z: array[{dtype.scalar}]):\n"
+        "    i = tid()\n    z[i] = length(x[i])\n    y[i] = normalize(x[i])"
+    )["f"]
+    shape, least = kl.zeros(N, dtype=dtype).numpy().shape, np.finfo(kl.zeros(1, dtype).numpy().dtype)
+    powers = np.array(
+        [0, 0, 0, least.minexp - 9, least.minexp // 2 - 4, least.maxexp // 2 + 4, least.maxexp - 2]
+    )
+    scales = np.exp2(powers[np.random.default_rng(2).integers(0, 7, (N, 1))].astype(float))
+    values = scales * np.random.default_rng(3).uniform(-1, 1, shape)
+    values[::50] = 0.0
+    x = kl.array(values, dtype=dtype)
+    agree(kernel, N, lambda: [x, kl.zeros(N, dtype=dtype), kl.zeros(N, dtype=dtype.scalar)], vectorised)
+
+
 PASSING = {
     "if i + a < 100:\n    y[i] = 2.0 * x[i + a]": 2**31 - 10,
     "if not (i + a >= 100):\n    y[i] = 2.0 * x[i + a]": 2**31 - 10,
@@ -762,6 +782,14 @@ def test_where_elements_are_moved_one_by_one_it_takes_arithmetic_to_gain(body: s
     function = lowered(f"def f({params}):\n    {lines}", "f")
     gain = operations_an_element(scalarise(function), lanes_of(WIDTHS[-1]))
     assert (gain >= vector_tier.FEWEST_OPERATIONS[WIDTHS[-1]]) == GAINS[body], gain
+
+
+def test_branches_that_hardly_any_thread_takes_do_not_make_a_function_long() -> None:
+    text = "def f(x: array[vec3], y: array[float]):\n    i = tid()\n    y[i] = "
+    lengths = [f"length(x[i] + vec3({k}.0, 0.0, 0.0))" for k in range(7)]
+    function = scalarise(lowered(text + " + ".join(lengths), "f"))
+    assert len([*walk(function.body)]) > LONG
+    assert not is_long(function)
 
 
 def test_sums_are_as_good(kernels: dict[str, kl.Kernel], vectorised: list[bool]) -> None:

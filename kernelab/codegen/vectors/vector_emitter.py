@@ -26,7 +26,14 @@ from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_memory import is_long, is_mostly_linear, is_spaced, kind_of, lets_of
+from kernelab.codegen.vectors.vector_memory import (
+    is_long,
+    is_mostly_linear,
+    is_rarely,
+    is_spaced,
+    kind_of,
+    lets_of,
+)
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
@@ -394,6 +401,7 @@ class _Estimate:
         self.depth: dict[ir.Atom, int] = {}
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
+        self.rare: set[ir.Atom] = set()
         self.operations = self.elements = 0.0
         self.block(function.body, 0, False)
 
@@ -403,6 +411,8 @@ class _Estimate:
     def block(self, block: ir.Block, depth: int, in_branch: bool) -> None:
         for stmt in block.stmts:
             self.depth |= dict.fromkeys(ir.defs(stmt), depth)
+            if is_rarely(stmt):
+                self.rare.update(ir.defs(stmt))
             match stmt:
                 case ir.Let(out, _, args) if self.of(out) == VARYING:
                     if out.type == bool_ and all(a in self.tests or self.of(a) != VARYING for a in args):
@@ -415,8 +425,9 @@ class _Estimate:
                         self.operations += weight * ITERATIONS**depth
                 case ir.Load(held=None) | ir.Store() | ir.Atomic():
                     self.access(stmt, depth, in_branch)
-                case ir.If(then=then, orelse=orelse):
-                    self.block(then, depth, True)
+                case ir.If(_, cond, then, orelse):
+                    if cond not in self.rare:
+                        self.block(then, depth, True)
                     self.block(orelse, depth, True)
                 case ir.For(body=body) | ir.While(body=body):
                     self.depth |= dict.fromkeys(ir.entering(stmt), depth + 1)

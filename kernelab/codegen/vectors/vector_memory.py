@@ -44,8 +44,24 @@ def is_long(function: ir.Function) -> bool:
 
     Conditions do not count: in the interior of a launch most of them are known.
     """
-    conditions = (isinstance(stmt, ir.Let) and stmt.out.type == bool_ for stmt in ir.walk(function.body))
-    return sum(not each for each in conditions) > LONG
+    stmts = _usually_run(function.body, set())
+    return sum(not (isinstance(stmt, ir.Let) and stmt.out.type == bool_) for stmt in stmts) > LONG
+
+
+def _usually_run(block: ir.Block, rare: set[ir.Atom]) -> Iterator[ir.Stmt]:
+    """Every statement of a block and of its inner blocks, without branches on a condition that is `rare`."""
+    for stmt in block.stmts:
+        yield stmt
+        if is_rarely(stmt):
+            rare.update(ir.defs(stmt))
+        for inner in ir.blocks(stmt):
+            if not (isinstance(stmt, ir.If) and stmt.cond in rare and inner is stmt.then):
+                yield from _usually_run(inner, rare)
+
+
+def is_rarely(stmt: ir.Stmt) -> bool:
+    """Whether a statement defines a condition that hardly any thread meets."""
+    return isinstance(stmt, ir.Let) and stmt.op.name == "rarely"
 
 
 @dataclass(frozen=True, slots=True)

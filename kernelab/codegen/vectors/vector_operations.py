@@ -101,7 +101,7 @@ class Lanes:
             return _converted(operands[0], types[0], type)
         if op.cpp == "__builtin_bit_cast({T}, {x})":
             return f"({VECTORS[type]}){operands[0]}"
-        if op.cpp == "({a} != 0)" and types[0] == bool_:
+        if op.name == "rarely" or (op.cpp == "({a} != 0)" and types[0] == bool_):
             return operands[0]
         return _plain(op.cpp, fields, types, type)
 

@@ -62,7 +62,7 @@ SPECIAL = (*DOCUMENTED, *LIBRARY)
 """The words that lowering knows itself."""
 
 _PYTHON_TYPES: dict[str, Value] = {"float": float32, "int": int32, "bool": bool_}
-_STRUCTURAL = frozenset({"and", "or", "not", "chain", "chain_both", "extract", "insert", "row"})
+_STRUCTURAL = frozenset({"and", "or", "not", "chain", "chain_both", "rarely", "extract", "insert", "row"})
 _FOREIGN = {
     "fabs": "abs",
     "absolute": "abs",

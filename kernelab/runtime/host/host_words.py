@@ -65,7 +65,7 @@ ONLY_IN_KERNELS = (
     *("tid", *ATOMICS, "printf", "vector", "matrix", "identity", "quaternion", "transformation"),
     *("select", "cast", "lower_bound", "sample_cdf", "poisson"),
 )
-_OWN = frozenset({"shape", "chain", "chain_both", "extract", "insert", "row", "and", "or", "not"})
+_OWN = frozenset({"shape", "chain", "chain_both", "rarely", "extract", "insert", "row", "and", "or", "not"})
 
 
 class Word:
