@@ -918,6 +918,26 @@ def test_checks_come_before_the_first_effect(name: str, spoil: str, vectorised: 
         assert bool(words) == bool(told) and words in told
 
 
+@pytest.mark.parametrize("index", ["-1", "-1 - i % 4", "i % 4 - 5", "i - 1"])
+def test_indices_that_begin_below_zero_are_tested_before_the_first_effect_too(
+    index: str, vectorised: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No launch would meet a rule that such an index is never below zero."""
+    kernel = kl.compile(f"""
+def chosen(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i]
+    if x[i] > 0.5:
+        y[i] = x[{index}]
+""")["chosen"]
+    gave_up, go_on = list[Any](), cpu_backend.CpuEntry._go_on
+    monkeypatch.setattr(cpu_backend.CpuEntry, "_go_on", lambda *given: gave_up.append(1) or go_on(*given))
+    values = reals(N)
+    values[0] = 0.0  # its neighbour would be the last one
+    agree(kernel, N, lambda: [kl.array(values), kl.zeros(N)], vectorised)
+    assert not gave_up
+
+
 def test_gradients_of_gathers_in_loops_run_vector_code(vectorised: list[bool]) -> None:
     kernel = kl.compile("""
     def product(start: array[int], col: array[int], val: array[float], x: array[float], y: array[float]):

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -402,6 +403,7 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=sys.maxsize)
     parser.add_argument("--minutes", type=float, default=10.0)
     chosen = parser.parse_args()
+    warnings.filterwarnings("ignore", "an index of")  # programs count from the end on purpose
     tight_memory()
     instrument_lanes()
     compiler.QUICK = ("-O0",)

@@ -216,6 +216,8 @@ class LaunchRanges:
             divisor = self.of(stmt.args[1], tests)
             if divisor is None:
                 return None
+            if (number := _number(divisor.low)) is not None and divisor.low == divisor.high:
+                return Range(f"{min(number + 1, 0)}", f"{max(number - 1, 0)}", divisor.rules)
             return Range(f"smaller({divisor.low} + 1, 0)", f"larger({divisor.high} - 1, 0)", divisor.rules)
         if stmt.op.name not in ("add", "sub"):
             return None
@@ -224,8 +226,13 @@ class LaunchRanges:
             return None
         rules = left.rules + right.rules
         if stmt.op.name == "add":
-            return Range(f"({left.low} + {right.low})", f"({left.high} + {right.high})", rules)
-        return Range(f"({left.low} - {right.high})", f"({left.high} - {right.low})", rules)
+            return Range(_sum(left.low, right.low), _sum(left.high, right.high), rules)
+        return Range(_difference(left.low, right.high), _difference(left.high, right.low), rules)
+
+    def begins_below_zero(self, index: ir.Atom, tests: Tests) -> bool:
+        """Whether it is known without a launch that the range of an index begins below zero."""
+        bounds = self.of(index, tests)
+        return bounds is not None and (_number(bounds.low) or 0) < 0
 
     def within(self, index: ir.Atom, extent: str, tests: Tests) -> dict[str, None] | None:
         """The conditions by which a launch knows an index to be within an extent; None if there are none."""
@@ -233,6 +240,21 @@ class LaunchRanges:
         if bounds is None:
             return None
         return dict.fromkeys((*bounds.rules, f"{bounds.low} >= 0", f"{bounds.high} < (i64){extent}"))
+
+
+def _number(bound: str) -> int | None:
+    """A bound that is a number."""
+    return int(bound) if bound.removeprefix("-").isdecimal() else None
+
+
+def _sum(one: str, other: str) -> str:
+    left, right = _number(one), _number(other)
+    return f"({one} + {other})" if left is None or right is None else f"{left + right}"
+
+
+def _difference(one: str, other: str) -> str:
+    left, right = _number(one), _number(other)
+    return f"({one} - {other})" if left is None or right is None else f"{left - right}"
 
 
 # ----------------------------------------------------------------------------------------------- checks ahead

@@ -306,7 +306,8 @@ class VectorMemory(VectorValues):
     def within_at_launch(self, index: ir.Atom, extent: str) -> None:
         """Have the launch rule test an index, which then stands for all threads."""
         conditions = self.ranges.within(index, extent, self.tests)
-        if conditions is None:
+        # No launch meets a rule that an index never keeps: one that counts from the end, most of all.
+        if conditions is None or self.ranges.begins_below_zero(index, self.tests):
             raise LateCheck("an index that is tested after a thread has changed something depends on values")
         self.conditions |= conditions
 
