@@ -107,6 +107,18 @@ def test_checkpoints_nest() -> None:
     both(run)
 
 
+def test_picked_elements_go_in_and_come_out() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        def squares(x: Any) -> Any:
+            return (x * x)[[1, 0, 3, 2]]
+
+        y = call(squares, call(squares, (x * 1.0)[[2, 0, 1, 3]]))
+        y *= 2.0
+        return y * 1.0
+
+    both(run)
+
+
 def test_an_input_changed_in_place_is_kept() -> None:
     def run(call: Any, x: kl.array) -> kl.array:
         def work(x: kl.array) -> None:

@@ -28,6 +28,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import HostArray, checksum, described
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal
@@ -92,7 +93,10 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def arrays_in(value: Any) -> Iterator[array]:
-    """The arrays in nested tuples, lists, dicts and structs, those of structs by their leaves."""
+    """The arrays in nested tuples, lists, dicts and structs, and those that elements are picked from.
+
+    Structs stand for their leaves.
+    """
     match value:
         case array():
             yield from leaves_of(value)
@@ -104,6 +108,8 @@ def arrays_in(value: Any) -> Iterator[array]:
                 yield from arrays_in(part)
         case Instance():
             yield from arrays_in(value._leaves())
+        case _ if is_picked(value):
+            yield from arrays_in((value.data, *value.indices))
         case _:
             pass
 
