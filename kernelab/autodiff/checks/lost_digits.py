@@ -24,6 +24,7 @@ from kernelab.autodiff.records.adjoint_buffers import (
     KeptStarts,
     KeptValues,
     packed,
+    plain_copy,
     scalars,
 )
 from kernelab.autodiff.tape.seeds import values_of
@@ -214,6 +215,9 @@ class SideBySide(Wide):
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         params, shape = program.function.params, grid_of(grid)
         twins = [self._twin(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        for i in program.changed:  # the run in float64 finds integers as they were before the other one
+            if isinstance(one := twins[i], array) and one is arguments[i]:
+                twins[i] = plain_copy(one)
         will_write(program, grid, arguments)
         text = inline(program.unmerged)
         most = MOST_THREADS if independent(text) else MOST_ALONE
@@ -244,7 +248,9 @@ class SideBySide(Wide):
     def _twin(self, argument: Argument, type: Type) -> Argument:
         match argument:
             case Kept():
-                self._kept[argument] = twin = Kept(with_scalar(argument.elem, float64))
+                is_float = is_differentiable(argument.elem)
+                twin = Kept(with_scalar(argument.elem, float64) if is_float else argument.elem)
+                self._kept[argument] = twin
                 return twin
             case KeptValues(kept):
                 return KeptValues(self._kept[kept])

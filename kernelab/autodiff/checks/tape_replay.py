@@ -13,7 +13,13 @@ from typing import Any
 from kernelab.autodiff.jacobians.subject import Started
 from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
-from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, IntegerCopy, OverwriteRecord
+from kernelab.autodiff.records.moves import (
+    CopyRecord,
+    HostCallRecord,
+    IntegerCopy,
+    IntegerOverwrite,
+    OverwriteRecord,
+)
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
@@ -219,6 +225,8 @@ def _play(record: Record) -> Play:
             )
         case CopyRecord(dest=dest, src=src, how=how):
             return Play(lambda run: transfer(run.of(dest), run.of(src), how), arrays, written)
+        case IntegerOverwrite() if not _is_known(record):
+            return Play(lambda run: None, arrays, written)  # it ends otherwise, which is told
         case OverwriteRecord(dest, how):
             values = _overwriting(record)
             return Play(lambda run: write(run.of(dest), values, how, None), arrays, written)
@@ -284,9 +292,14 @@ def _overwriting(record: OverwriteRecord) -> Any:
     """The values that the host wrote, where they are known."""
     if record.value is not None:
         return record.value
-    if record.dest.allocation.version != record.version:
+    if not _is_known(record):
         raise NotReplayableError(f"what {record.title} wrote at {record.place} has been overwritten since")
     return record.dest.seen().copy()
+
+
+def _is_known(record: OverwriteRecord) -> bool:
+    """Whether what the host wrote is remembered, or still there."""
+    return record.value is not None or record.dest.allocation.version == record.version
 
 
 def touched(record: Record) -> Iterator[array]:
@@ -295,6 +308,8 @@ def touched(record: Record) -> Iterator[array]:
         yield from arrays_in(record.arguments)
     elif isinstance(record, IntegerCopy):
         yield from (record.src, record.dest)
+    elif isinstance(record, IntegerOverwrite):
+        yield record.dest
     else:
         yield from (*record.read, *record.written)
 
@@ -302,7 +317,7 @@ def touched(record: Record) -> Iterator[array]:
 def _changed(record: Record) -> Sequence[array]:
     if isinstance(record, LaunchRecord):
         return [record.arguments[i] for i in record.kernel.plan.written]
-    return [record.dest] if isinstance(record, IntegerCopy) else record.written
+    return [record.dest] if isinstance(record, IntegerCopy | IntegerOverwrite) else record.written
 
 
 def _loaded(record: Record) -> list[array]:

@@ -8,6 +8,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
 from kernelab.data_classes import dataclass
 from kernelab.errors import TapeError
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_clear
 from kernelab.runtime.context.conversion import HostArray
@@ -145,6 +146,18 @@ class OverwriteRecord(Simple):
             cleared(dest_bar)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IntegerOverwrite(OverwriteRecord):
+    """Integers set from the host, such as a counter that begins anew; no adjoint passes them."""
+
+    @property
+    def written(self) -> Sequence[array]:
+        return ()
+
+    def pull(self, adjoints: Adjoints, level: Level) -> None:
+        pass
+
+
 def cleared(bar: array) -> None:
     """Set an adjoint to zero."""
     if not device_clear(bar):
@@ -165,7 +178,8 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
         value = dest.seen()[(0,) * dest.ndim].copy()
     elif dest.size <= FEW:
         value = dest.seen().copy()
-    return OverwriteRecord(dest, how, place, value, dest.allocation.version)
+    kind = OverwriteRecord if is_differentiable(dest.dtype) else IntegerOverwrite
+    return kind(dest, how, place, value, dest.allocation.version)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -428,11 +428,9 @@ class Recording(Witness, Recorder):
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""
         pairs = [*zip(leaves_of(dest), leaves_of(src), strict=True)]
-        copies = [CopyRecord(a, b, False, caller(), how) for a, b in pairs if is_differentiable(a.dtype)]
-        if src.allocation in self._written:
-            integers = [(a, b) for a, b in pairs if not is_differentiable(a.dtype)]
-            copies += [IntegerCopy(a, b, False, caller(), how) for a, b in integers]
-        if copies:
+        floats = [(a, b) for a, b in pairs if is_differentiable(a.dtype)]
+        has_values = bool(floats) or src.allocation in self._written
+        if has_values:
             if src.allocation is not dest.allocation:
                 self.provenance.look_again(src, len(self.records))
                 self.look_for_unseen(src)
@@ -440,9 +438,11 @@ class Recording(Witness, Recorder):
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.provenance.replaced(dest, len(self.records))
-            self.records += copies
-            if dest.allocation.is_exposed:
-                self.looked_at(dest)
+        self.records += [CopyRecord(a, b, False, caller(), how) for a, b in floats]
+        integers = [(a, b) for a, b in pairs if not is_differentiable(a.dtype)]
+        self.records += [IntegerCopy(a, b, False, caller(), how) for a, b in integers]
+        if has_values and dest.allocation.is_exposed:
+            self.looked_at(dest)
 
     def marked_read(self, elements: array) -> None:
         """Report later writes, where they are not saved anyway."""
@@ -489,4 +489,4 @@ class Recording(Witness, Recorder):
         if targets:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
-            self.records += [overwrite_of(target, how, caller()) for target in targets]
+        self.records += [overwrite_of(target, how, caller()) for target in leaves_of(dest)]

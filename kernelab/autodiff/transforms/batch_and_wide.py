@@ -400,7 +400,8 @@ class Wide(Level):
         return self.wide(elements) if is_differentiable(elements.dtype) else elements
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        will_write(program, grid, arguments)
+        # Integers are those of the levels around this one, which announce what they change themselves.
+        will_write(program, grid, arguments, [i for i in program.changed if i in program.floats])
         params = program.function.params
         exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         self.run_wide(program.widened, grid, exact)
@@ -473,7 +474,8 @@ class Wide(Level):
         self.parent.tabulate(target, [self.stand_in(source) for source in sources], compute)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
-        dest.allocation.will_write(dest)
+        if is_differentiable(dest.dtype):
+            dest.allocation.will_write(dest)
         self.parent.move(self.stand_in(dest), self.stand_in(src), add)
         self.left_behind(dest)
 

@@ -3,7 +3,7 @@
 What a recorder gets.  Knows kernels and arrays; must not know tapes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -173,10 +173,15 @@ class Call:
         return trace(tracing, parts, self.grid.threads, self.device)
 
 
-def will_write(program: Program, extents: tuple[int, ...], arguments: Sequence[Any]) -> list[Allocation]:
-    """Warn those who need what a program overwrites, count the writes; which of the memory has gradients."""
+def will_write(
+    program: Program, extents: tuple[int, ...], arguments: Sequence[Any], among: Iterable[int] | None = None
+) -> list[Allocation]:
+    """Warn those who need what a program overwrites, count the writes; which of the memory has gradients.
+
+    `among` are the positions of arguments that it changes, all of them unless given.
+    """
     traced, changes = [], []
-    for i in program.changed:
+    for i in program.changed if among is None else among:
         target = arguments[i]
         if not isinstance(target, array):  # what another program has kept
             continue
