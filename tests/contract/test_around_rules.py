@@ -216,6 +216,20 @@ def test_a_transform_tells_of_it(transform: Any, use: Callable[[Any], Any]) -> N
         transform(lambda x: (layer(x) * use(here)).sum())(leaf())
 
 
+@uses
+def test_a_checkpoint_tells_of_it_inside_and_outside(use: Callable[[Any], Any]) -> None:
+    here, x = SimpleNamespace(), leaf()
+    layer = layer_that_keeps(here)
+    with kl.Tape() as tape:
+        inside = kl.checkpoint(lambda x: (layer(x) * use(here)).sum(), x)
+    with pytest.warns(kl.KernelWarning, match=MESSAGE):
+        tape.backward(inside)
+    with kl.Tape() as tape:
+        outside = (kl.checkpoint(layer, x) * use(here)).sum()
+    with pytest.warns(kl.KernelWarning, match=MESSAGE):
+        tape.backward(outside)
+
+
 def test_an_array_from_outside_that_it_fills_is_told() -> None:
     slope, x = kl.zeros(4), leaf()
 

@@ -1,6 +1,6 @@
 """The recorder of a tape: runs launches so that their adjoints can follow, and makes their records."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
@@ -349,9 +349,13 @@ class Recording(Witness, Recorder):
         needed = (*arguments, *results) if call.takes_results(len(results)) else arguments
         keeps = self._kept(needed) or tuple([Marked(self.guard, one, caller()) for one in needed])
         self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
-        if call.left:
+        self.leaves(call.left, [arguments[k] for k in active])
+
+    def leaves(self, left: Collection[Allocation], sources: Sequence[array]) -> None:
+        """Note what a Python function has computed of arrays and not returned: there is no way back."""
+        if left:
             self.is_plain, n = False, len(self.records)
-            self.provenance.derived([arguments[k] for k in active], call.left, n, n, LEFT)
+            self.provenance.derived(sources, left, n, n, LEFT)
 
     def add_work(self, record: Record, lost: Iterable[Allocation] = ()) -> None:
         """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""

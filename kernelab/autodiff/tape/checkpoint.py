@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
+from weakref import WeakSet
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, ends_on_the_way, sweep
@@ -212,6 +213,7 @@ class Observer(Recorder):
         self._written: dict[bytes, array] = {}
         self._looked_for: set[Allocation] = set()
         self._followed: dict[Allocation, bool] = {}
+        self._left: WeakSet[Allocation] = WeakSet()
 
     def close(self) -> None:
         """Stop observing."""
@@ -264,6 +266,7 @@ class Observer(Recorder):
             ),
             inside - {r.allocation for r in created},
         )
+        self._recording.leaves(self._left, [one for one in reached if one.requires_grad])
         for target in outside:
             if target.allocation.is_exposed:
                 self._recording.looked_at(target)  # the host sees what was written
@@ -350,6 +353,7 @@ class Observer(Recorder):
         self.signature.hands_over([*arrays_in(call.args)])
         for elements in arrays_in(call.args):
             self.reads(elements)
+        self._left.update(call.left)
         for result in results:
             self.signature.values(result)
             self.writes(result)
