@@ -918,6 +918,13 @@ def test_checks_come_before_the_first_effect(name: str, spoil: str, vectorised: 
         assert bool(words) == bool(told) and words in told
 
 
+@pytest.mark.parametrize("index", ["-1", "-1 - n % 4"])
+def test_an_index_from_the_end_leaves_the_interior_to_whole_groups(index: str) -> None:
+    text = f"def f(x: array[float], n: int, y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[{index}]\n"
+    unit = vector_emitter.emit_vectors(scalarise(lowered(text, "f")), lanes_of(WIDTHS[-1]))
+    assert not any(re.search(r"-\d+ >= 0", line.text) for line in unit.lines)
+
+
 @pytest.mark.parametrize("index", ["-1", "-1 - i % 4", "i % 4 - 5", "i - 1"])
 def test_indices_that_begin_below_zero_are_tested_before_the_first_effect_too(
     index: str, vectorised: list[bool], monkeypatch: pytest.MonkeyPatch

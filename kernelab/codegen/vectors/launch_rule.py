@@ -235,9 +235,9 @@ class LaunchRanges:
         return bounds is not None and (_number(bounds.low) or 0) < 0
 
     def within(self, index: ir.Atom, extent: str, tests: Tests) -> dict[str, None] | None:
-        """The conditions by which a launch knows an index to be within an extent; None if there are none."""
+        """The conditions by which a launch knows an index to be within an extent; None if no launch does."""
         bounds = self.of(index, tests)
-        if bounds is None:
+        if bounds is None or (_number(bounds.high) or 0) < 0:
             return None
         return dict.fromkeys((*bounds.rules, f"{bounds.low} >= 0", f"{bounds.high} < (i64){extent}"))
 
