@@ -148,6 +148,14 @@ def test_what_the_derivative_does_not_read_or_writes_itself_may_change(pulled: C
     np.testing.assert_allclose(found.numpy(), np.cos(X), rtol=1e-6)
 
 
+@passes
+def test_another_part_may_change_and_what_is_written_again_is_the_same(pulled: Callable[..., Any]) -> None:
+    w = kl.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+    scaled = kl.func.custom_vjp(lambda a: a * w[:4], lambda a, bar: bar * w[:4])
+    found = pulled(scaled, lambda: (w[4:].fill_(0.0), w[1:3].assign(np.array([2.0, 3.0], np.float32))))
+    np.testing.assert_array_equal(found.numpy(), [1.0, 2.0, 3.0, 4.0])
+
+
 def test_an_array_may_change_between_one_step_and_the_next() -> None:
     w, x = kl.full(4, 1.0), leaf()
     scaled = kl.func.custom_vjp(lambda a: a * w, lambda a, bar: bar * w)

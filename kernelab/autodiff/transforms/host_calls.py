@@ -16,12 +16,14 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.autodiff.records.moves import published
+from kernelab.autodiff.records.provenance import SMALL
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import GradientError, KernelTypeError, a_thing, counted, name_of
 from kernelab.host.traced import Origins, origins
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
+from kernelab.runtime.context.conversion import checksum
 from kernelab.runtime.context.recorder import (
     GIVEN,
     IN_RULE,
@@ -98,22 +100,52 @@ def code_of(function: Any) -> Any:
     return getattr(function, "__code__", function)
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Memory that a function has used, in a version: checksums of the parts.
+
+    None where they are large, or on a device.
+    """
+
+    version: int
+    sums: dict[tuple[Any, ...], int] | None
+
+    @staticmethod
+    def of(memory: Allocation, arrays: Iterable[array]) -> "Used":
+        """The memory as it is now, of which some arrays were used."""
+        parts = {(one.offset, one.shape, one.strides, one.dtype): one.extent for one in arrays}
+        if memory.space is not None or sum(high - low for low, high in parts.values()) > SMALL:
+            return Used(memory.version, None)
+        return Used(memory.version, {place: _sum(memory, place) for place in parts})
+
+    def has_changed(self, memory: Allocation) -> bool:
+        """Whether these parts may have changed since."""
+        if memory.version == self.version:
+            return False
+        return self.sums is None or any(_sum(memory, place) != known for place, known in self.sums.items())
+
+
+def _sum(memory: Allocation, place: tuple[Any, ...]) -> int:
+    return checksum(array.over(memory, *place).seen())
+
+
 class _Surroundings(Recorder):
     """Notes which arrays a function uses of those around it, and where values of its copies go.
 
-    `used` is memory that is older than its run and not given to it.  `carrying` is what holds such values.
+    `used` is memory that is older than its run and not given to it, in the version that it finds, and what it
+    uses there.  `carrying` is what holds such values.
     """
 
-    def __init__(self, own: Iterable[Allocation], versions: Mapping[Allocation, int]) -> None:
-        self.used, self.carrying = dict[Allocation, int](), WeakSet(own)
+    def __init__(self, own: Iterable[Allocation], before: Mapping[Allocation, Used]) -> None:
+        self.used, self.carrying = dict[Allocation, tuple[int, list[array]]](), WeakSet(own)
         self._own, self._first, self._thread = {*own}, youngest(), get_ident()
-        self._changed = {one: one.version for one, version in versions.items() if one.version != version}
+        self._changed = {one: one.version for one, used in before.items() if used.has_changed(one)}
         self._stale = dict[Allocation, tuple[str, Place]]()
 
     def used_outside(self, elements: array, by_host: bool) -> Origins:
         memory = elements.allocation
         if get_ident() == self._thread and memory.serial < self._first and memory not in self._own:
-            self.used.setdefault(memory, memory.version)
+            self.used.setdefault(memory, (memory.version, []))[1].append(elements)
             if memory in self._changed and memory not in self._stale:
                 self._stale[memory] = called(elements, "an array"), caller()
         return ()
@@ -155,7 +187,7 @@ class HostCall:
     compared: Compared | None = None
     rule_of: "tuple[HostCall, Sequence[int]] | None" = None
     given: Origins = ()
-    used: "WeakKeyDictionary[Allocation, int]" = field(default_factory=WeakKeyDictionary)
+    used: "WeakKeyDictionary[Allocation, Used]" = field(default_factory=WeakKeyDictionary)
     left: "WeakSet[Allocation] | tuple[()]" = ()
     forward: "HostCall | None" = None
     number: int = field(default_factory=youngest)
@@ -316,9 +348,9 @@ class HostCall:
             self.compared.known.latest = self._run_of(arrays)
         self.left = around.carrying
         self.left.difference_update(own)
-        for memory, version in around.used.items():
+        for memory, (version, arrays) in around.used.items():
             if memory not in self.used or memory.version != version:
-                self.used[memory] = memory.version
+                self.used[memory] = Used.of(memory, arrays)
 
     def _whole(self, arrays: Sequence[array]) -> list[Any]:
         whole = list(self.args)
