@@ -146,9 +146,11 @@ test-nvrtc: $(VENV)/.with-test must-compile
 test-gpu: $(VENV)/.with-test $(VENV)/.with-cuda must-compile
 	$(BIN)/python -m tests.gpu $(ARGS)
 
-# --dry tries the program on a simulated device: (make bench-gpu ARGS="--dry --shrink 1000000").
+# --dry tries the program on a simulated device, and leaves GPU.md as it is:
+# (make bench-gpu ARGS="--dry --shrink 1000000").
 bench-gpu: $(VENV)/.with-bench $(VENV)/.with-cuda must-compile
-	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python --write benchmarks/GPU.md $(ARGS)
+	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python \
+	    $(if $(findstring --dry,$(ARGS)),,--write benchmarks/GPU.md) $(ARGS)
 
 # What lint and test need, so that they may run at the same time.
 environment: $(VENV)/.with-test $(VENV)/.with-dev

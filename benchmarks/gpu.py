@@ -4,7 +4,7 @@
                              [--repeat N] [--shrink K] [--minutes M] [--write FILE] [--dry]
 
 PyTorch and JAX, where they are installed, do saxpy alone.  With `--dry` a simulated device stands in for the
-GPU, below cuda-python, and what is measured means nothing: it tries this program.
+GPU, below cuda-python, for kernelab alone, and what is measured means nothing: it tries this program.
 Work is timed by events of the device, with fresh random inputs; medians are reported, and where the systems
 have not computed the same.  Each figure is printed, and the file written anew, as soon as it is there; what
 fails or takes too long is a line of the report, and the rest goes on.  Without a GPU nothing is measured: it
@@ -151,8 +151,10 @@ def main() -> int:
         "torch": options.torch_python or (sys.executable if find_spec("torch") else None),
         "jax": options.jax_python or (sys.executable if find_spec("jax") else None),
     }
-    given = ["--dry"] if options.dry else []
-    systems = [Restarted(name, python, *given) for name, python in pythons.items() if python]
+    if options.dry:  # the others know nothing of simulated devices
+        systems = [Restarted("kernelab", sys.executable, "--dry")]
+    else:
+        systems = [Restarted(name, python) for name, python in pythons.items() if python]
     head = f"# On a GPU\n\n{driver.name}, {driver.architecture}, {driver.processors} processors."
     report = Report(head, [system.name for system in systems], options.write)
     failed = measure(report, systems, options.repeat, options.shrink, 60 * options.minutes)

@@ -131,6 +131,7 @@ def overhead(system: System) -> dict[str, float]:
     start = time.perf_counter()
     tape.backward(grads={c: seed})
     backward = (time.perf_counter() - start) / LAUNCHES
+    tape.zero()
     large = [lib.ones(MANY, dtype=float, requires_grad=True) for _ in range(3)]
 
     def launch_many() -> None:

@@ -34,7 +34,9 @@ FILES = (
 PATIENCE = ("--timeout=120", "--timeout-method=thread")
 """A thread ends what hangs in the driver, where no signal comes through; pytest ends with it."""
 
-DRY = ("-p", "tests.support.fakecuda")
+DRY = ("-p", "tests.support.fakecuda", "--deselect=tests/backend/test_nvidia.py")
+"""Simulated devices stand in for what tests/backend/test_nvidia.py tests."""
+
 REST = "NOT ON THE GPU: all other files of tests/, which run on the CPU only (make test)"
 WATCHED = (
     "tests/backend/test_cuda.py",
