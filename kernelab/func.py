@@ -22,6 +22,7 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.subject import mark_gradient
 from kernelab.autodiff.transforms import transforms
+from kernelab.autodiff.transforms.base_level import current, run_host_call
 from kernelab.autodiff.transforms.host_calls import Compared, HostCall
 from kernelab.autodiff.transforms.host_numbers import (
     Opened,
@@ -31,7 +32,6 @@ from kernelab.autodiff.transforms.host_numbers import (
     opened,
     reshaped,
 )
-from kernelab.autodiff.transforms.levels import current, run_host_call
 from kernelab.autodiff.transforms.transforms import with_flat_structs
 from kernelab.autodiff.transforms.trees import (
     chosen_by,

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import filled
-from kernelab.autodiff.transforms.levels import current
+from kernelab.autodiff.transforms.base_level import current
 from kernelab.autodiff.transforms.transforms import record
 from kernelab.autodiff.transforms.trees import require_callable
 from kernelab.errors import KernelTypeError, a_thing

@@ -14,8 +14,9 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Key, Subject
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed, scalars
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
-from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame

@@ -44,8 +44,8 @@ from kernelab.autodiff.jacobians.differences import (
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, scalars
 from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
-from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import scalar_shape
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelWarning

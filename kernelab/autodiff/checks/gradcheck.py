@@ -26,9 +26,9 @@ from kernelab.autodiff.checks.witnesses import FINEST, Pair, Suspected, Whole, W
 from kernelab.autodiff.jacobians.differences import UNSTEADY, Floats, told_apart
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Reverse, Run
-from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelRaceError, KernelValueError, Related, Span
 from kernelab.guidance.missing_names import ReportHints

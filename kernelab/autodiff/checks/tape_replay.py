@@ -23,8 +23,9 @@ from kernelab.autodiff.records.moves import (
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.base_level import BASE, run_host_call
 from kernelab.autodiff.transforms.forward_and_reverse import Reverse
-from kernelab.autodiff.transforms.levels import BASE, Level, run_host_call
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Atomic, Custom, Store, Var, walk

@@ -40,7 +40,7 @@ from kernelab.autodiff.tape.checkpoint import CheckpointRecord
 from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.seeds import final_arrays
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.levels import run_host_call
+from kernelab.autodiff.transforms.base_level import run_host_call
 from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, GradientError, KernelError, KernelTypeError, a_thing
 from kernelab.hooks import steps

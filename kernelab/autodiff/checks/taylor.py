@@ -27,8 +27,8 @@ from kernelab.autodiff.jacobians.differences import (
 )
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, outside_transforms
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
-from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass, replace
 from kernelab.guidance.missing_names import ReportHints
 from kernelab.hooks import ShownOnce

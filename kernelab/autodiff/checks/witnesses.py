@@ -40,8 +40,9 @@ from kernelab.autodiff.jacobians.sparse import (
     dtype_of,
 )
 from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
-from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.transforms import unit_vectors
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import GradientError, KernelError

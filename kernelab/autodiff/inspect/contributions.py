@@ -18,8 +18,8 @@ from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
-from kernelab.autodiff.transforms.levels import BASE
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.backend.cpu.observed_adjoint import OTHER_TAKEN

@@ -14,7 +14,7 @@ from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.records.zero_chains import loose_ends
 from kernelab.autodiff.tape.measures import sweep_on_copies
 from kernelab.autodiff.tape.seeds import Seeds
-from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.backend.cpu.interpreter import can_be_pointed
 from kernelab.backend.cpu.observed_adjoint import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
 from kernelab.data_classes import dataclass, replace

@@ -14,8 +14,8 @@ import numpy as np
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, by_columns
 from kernelab.autodiff.jacobians.subject import Started, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import scalars
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
-from kernelab.autodiff.transforms.levels import BASE
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelValueError
 from kernelab.lang.rounding import epsilon

@@ -15,9 +15,10 @@ from kernelab import hooks
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
 from kernelab.autodiff.records.half_sums import in_float32
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, Run
-from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_of_zeros
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace

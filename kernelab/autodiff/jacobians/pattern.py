@@ -12,9 +12,10 @@ import numpy as np
 
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import BASE, Level, within
+from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.data_classes import dataclass
 from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, size_of, uint64
 from kernelab.runtime.array.array import array

@@ -16,7 +16,7 @@ from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord
 from kernelab.autodiff.tape.seeds import Seeds, values_of
-from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.backend.common.backends import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of

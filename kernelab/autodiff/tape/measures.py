@@ -13,7 +13,7 @@ from kernelab.autodiff.records.backward import BackwardPlan, Puller, sweep
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.finite import pull_finite
 from kernelab.autodiff.tape.seeds import Seeds, seeded
-from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.backend.cpu.observed_adjoint import has_measurable_loops, loop_norms
 from kernelab.data_classes import dataclass
 from kernelab.errors import NotFiniteError, Span

@@ -36,7 +36,8 @@ from kernelab.autodiff.tape.seeds import (
     seeds_of,
     warn_of_growing_loss,
 )
-from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.base_level import BASE
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Related, TapeError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls

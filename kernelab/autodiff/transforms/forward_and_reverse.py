@@ -25,8 +25,9 @@ from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.records.moves import HostCallRecord, Move
 from kernelab.autodiff.records.records import LaunchEntry, pullback_of
 from kernelab.autodiff.records.snapshots import Snapshot, room
+from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.levels import BASE, Level, within
+from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.backend.common.tiered import beside
 from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.data_classes import dataclass

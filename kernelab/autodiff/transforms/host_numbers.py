@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.transforms.levels import BASE, current
+from kernelab.autodiff.transforms.base_level import BASE, current
 from kernelab.autodiff.transforms.transforms import Flattened, with_flat_structs
 from kernelab.autodiff.transforms.trees import is_whole, mapped, positions, rebuilt, scalar_shape, shaped
 from kernelab.data_classes import dataclass

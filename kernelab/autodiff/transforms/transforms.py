@@ -16,9 +16,10 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, filled, fresh, s
 from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.provenance import Cut, lost_on_the_host
 from kernelab.autodiff.records.zero_chains import ZeroChain, loose_ends, zero_chains
+from kernelab.autodiff.transforms.base_level import current
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again, lane_of
 from kernelab.autodiff.transforms.forward_and_reverse import Explaining, Forward, Ran, Reverse
-from kernelab.autodiff.transforms.levels import Level, current
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.trees import (
     argument_name,
     assembled,

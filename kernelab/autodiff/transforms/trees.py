@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.transforms.levels import current
+from kernelab.autodiff.transforms.base_level import current
 from kernelab.errors import GradientError, KernelTypeError, a_thing, name_of, shown_type, type_name
 from kernelab.host.traced import Traced
 from kernelab.lang.structs import placed

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
+from kernelab.autodiff.transforms.base_level import current
 from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
-from kernelab.autodiff.transforms.levels import current
 from kernelab.autodiff.transforms.transforms import Function, call, chunks
 from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, rebuilt
 from kernelab.errors import GradientError, a_thing, name_of
