@@ -295,15 +295,20 @@ class Body(Writer):
             return
         cond, first, second = sides(stmt)
         self.arm(stmt, first, f"if ({self.condition(cond, stmt.cond)})")
-        if second.stmts or second.yields:
+        if second.stmts:
             self.arm(stmt, second, "else")
 
     def selects(self, stmt: ir.If, cond: str) -> bool:
-        """Declare the outs; whether each is one of two values that are there, and nothing else happens."""
-        is_all = not stmt.then.stmts and not stmt.orelse.stmts
+        """Declare the outs; whether each is one of two values that are there, and nothing else happens.
+
+        They begin with the values of a branch without statements, if there is one.
+        """
+        _, first, second = sides(stmt)
+        is_all = not first.stmts
         for out, *values in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
             yes, no = (self.value(out, value) for value in values)
-            self.declare(out, self.selected(out, stmt.cond, cond, yes, no) if is_all else None)
+            start = None if second.stmts else no if second is stmt.orelse else yes
+            self.declare(out, self.selected(out, stmt.cond, cond, yes, no) if is_all else start)
         return is_all
 
     def selected(self, target: ir.Var, test: ir.Atom, cond: str, yes: str, no: str) -> str:

@@ -52,8 +52,11 @@ def is_short(loop: ir.Loop) -> bool:
 
 
 def sides(stmt: ir.If) -> tuple[bool, ir.Block, ir.Block]:
-    """The branch to print first, whether it is the one where the condition holds, and the other."""
-    if stmt.then.stmts or stmt.then.yields or not stmt.orelse.stmts:
+    """The branch to print first, whether it is the one where the condition holds, and the other.
+
+    A branch without statements comes last: its values are those that the outs begin with.
+    """
+    if stmt.then.stmts or not stmt.orelse.stmts:
         return True, stmt.then, stmt.orelse
     return False, stmt.orelse, stmt.then
 

@@ -241,7 +241,9 @@ class VectorBody(VectorWriter):
         if self.selects(stmt, cond):
             return
         if self.interior is not None and stmt.cond in self.interior.usual:
-            self.arm(stmt, stmt.then if self.interior.usual[stmt.cond] else stmt.orelse, "")
+            usual = stmt.then if self.interior.usual[stmt.cond] else stmt.orelse
+            if usual.stmts:
+                self.arm(stmt, usual, "")
             return
         masks = [self.temporary(bool_, "mask", self.masked(holds)) for holds in (cond, f"!{cond}")]
         if self.mask or self.interior is None or not self.interior.is_border(stmt):
@@ -261,7 +263,7 @@ class VectorBody(VectorWriter):
         restores = any(isinstance(inner, ir.Restore) for inner in ir.within(stmt))
         # Both arms may have pushed: what was pushed last is popped first.
         for block, mask in reversed(arms) if restores else arms:
-            if block.stmts or block.yields:
+            if block.stmts:
                 self.arm(stmt, block, f"if (any({mask}))", mask)
 
     def arm(self, stmt: ir.If, block: ir.Block, head: str, mask: str | None = None) -> None:
