@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh Debian or Ubuntu with python3 and make:
 #   make lab     set up, then JupyterLab on the first notebook   (make lab ARGS=--no-browser)
 #   make test    set up, then the tests                          (make test ARGS="-k tape")
-#   make check   the tests of the language and its derivatives alone, in less than a minute
+#   make check   the tests of the language and its derivatives alone, in about a minute
 # The others:
 #   make test-long   the tests that take longest: more random programs, more lessons, more of JupyterLab
 #   make lint    ruff, mypy, eslint          make format   what ruff, eslint and prettier can mend
