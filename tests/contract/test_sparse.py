@@ -57,6 +57,11 @@ def locals(x: array[float], y: array[float]):
         n += 1
     y[i] = a[0] + floor(x[1])
 
+def doubled(y: array[float]):
+    i = tid()
+    for _ in range(2):
+        y[i] = y[i] * y[i]
+
 def steps(x: array[float], y: array[float]):
     i = tid()
     y[i] = surrogate(x[i])
@@ -120,6 +125,23 @@ def test_what_only_looks_like_a_hessian_is_computed_by_columns_or_rows() -> None
     (found,) = kl.autograd.jacobian(mixed, inputs=[x, w], sparse=True).values()
     crossed = kl.func.jacfwd(kl.func.grad(lambda x, w: arrow(x, w)), argnums=1)(x, w)
     np.testing.assert_allclose(found.numpy(), crossed.numpy().reshape(n, n), rtol=1e-5, atol=1e-6)
+
+
+def test_the_hessian_of_a_function_that_works_in_place_is_computed_whole() -> None:
+    """Its adjoint reads what the kernels have kept, of which no bits tell what it depends on."""
+    x = reals(5)
+
+    def scaled(x: Any) -> Any:
+        y = kl.clone(x)
+        y *= x
+        kl.launch(K["doubled"], 5, [y])
+        return (y * x).sum()
+
+    gradient = kl.func.grad(scaled)
+    for _ in range(2):
+        found = kl.autograd.jacobian(gradient, inputs=[x], sparse=True)[0, 0].numpy()
+        np.testing.assert_allclose(found, kl.func.hessian(scaled)(x).numpy(), rtol=1e-5)
+        np.testing.assert_allclose(np.diag(found), 72.0 * x.numpy() ** 7, rtol=1e-5)
 
 
 def arrow(x: Any, w: Any = None) -> Any:

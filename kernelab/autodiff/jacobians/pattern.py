@@ -180,9 +180,10 @@ class Dependence(Level):
             self.parent.run(program, grid, arguments)
             return
         traced = program.dependencies
-        if traced is None:
-            raise NotTraceableError
         floats = [elements for i in program.floats if isinstance(elements := arguments[i], array)]
+        # What a program keeps for its adjoint is no array, and has no bits.
+        if traced is None or len(floats) < len(program.floats):
+            raise NotTraceableError
         changed = [elements for i in program.changed if isinstance(elements := arguments[i], array)]
         self.seeded.update(elements.allocation for elements in changed)
         self.parent.run(traced, grid, [*_scalars(arguments), *map(self.bits, floats)])
