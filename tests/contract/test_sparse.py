@@ -359,6 +359,24 @@ def test_every_row_of_a_stale_pattern_is_checked_by_its_own_terms(
         on[rng.integers(n)] = rng.choice(4)
 
 
+@pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16])
+@pytest.mark.parametrize("scale", [1.0, 8.0, 64.0])
+def test_the_pattern_of_halves_is_that_of_each_call(dtype: Any, scale: float) -> None:
+    """The rounding of a half is 6 % of a row in the comparison with a product, which hid whole entries."""
+    n = 12
+    kernel = kl.compile(BRANCHING.replace("SCALAR", dtype.__name__))["branching"]
+    x, y = kl.full(n, 0.5, dtype=dtype, requires_grad=True), kl.zeros(n, dtype=dtype)
+    scales = kl.full(n, scale, dtype=dtype)
+    on = kl.zeros(n, dtype=int)
+    for branch in (0, 1, 2, 3, 0):
+        on.assign(np.where(np.arange(n) == 3, branch, 0))
+        arguments: Any = (kernel, n, [x, scales, on, 2], [y])
+        dense, found = (
+            kl.autograd.jacobian(*arguments, sparse=sparse)[0, 0].numpy() for sparse in (False, True)
+        )
+        np.testing.assert_array_equal(found, dense)
+
+
 def test_a_pattern_that_holds_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
     monkeypatch.setattr(

@@ -2,8 +2,8 @@
 
 The pattern is found once for a kernel or function, by the shapes of its arguments, and remembered.  One lane
 more takes a random vector: its product must be that of the matrix found, in each row to the rounding of the
-terms of that row, or the pattern is found again.  Where no pattern can be found, the Jacobian is computed
-whole.  That of a gradient is symmetric, and may need fewer columns still.
+terms of that row, or the pattern is found again; of halves it is found each time.  Where no pattern can be
+found, the Jacobian is computed whole.  That of a gradient is symmetric, and may need fewer columns still.
 """
 
 from collections.abc import Sequence
@@ -283,8 +283,15 @@ class Problem:
         if anew or i not in kept or [part.pattern.shape[0] for part in kept[i]] != sizes:
             targets, parts = patterns(self.subject, i)
             alone = self.subject.is_gradient and len(targets) == 1
-            kept[i] = self.proven[i] = tuple(Compressed(part, alone) for part in parts)
+            self.proven[i] = tuple(Compressed(part, alone) for part in parts)
+            if self._is_coarse(i):
+                return self.proven[i]
+            kept[i] = self.proven[i]
         return kept[i]
+
+    def _is_coarse(self, i: int) -> bool:
+        """Whether there are halves, whose rounding hides from a product that a pattern has changed."""
+        return any(dtype_of(variable).itemsize < 4 for variable in (self.subject.sources[i], *self.targets))
 
     def tangents(self, i: int, reading: "Reading") -> list[Values]:
         """The tangents of all outputs along the vectors of a reading."""
