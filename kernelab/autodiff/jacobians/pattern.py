@@ -31,8 +31,10 @@ Numbers = np.ndarray[Any, np.dtype[np.int32]]
 
 if TYPE_CHECKING:
     Ints = Any
+    Words = Any
 else:
     Ints = array[int]  # for the kernels; small patterns are coloured by the same text, over lists
+    Words = array[uint64]
 
 FEW = 1 << 13
 """The number of entries up to which Python colours them before a kernel for it would be built."""
@@ -69,6 +71,11 @@ def _stars_in_turn(row_starts: Ints, row_columns: Ints, taken: Ints, colors: Int
         while taken[color] == v + 1:
             color += 1
         colors[v] = color
+
+
+def _unite(bits: Words, more: Words) -> None:
+    for k in range(len(bits)):
+        bits[k] |= more[k]
 
 
 def _in_turn(function: Callable[..., None], *arguments: Numbers) -> Numbers:
@@ -196,8 +203,18 @@ class Dependence(Level):
     def move(self, dest: array, src: array, add: bool = False) -> None:
         self.parent.move(dest, src, add)
         if is_differentiable(dest.dtype) and not self.seeded.isdisjoint({dest.allocation, src.allocation}):
-            self.parent.move(self.bits(dest), self.bits(src))
+            bits, more = self.bits(dest), self.bits(src)
+            self.parent.move(bits, self._united(bits, more) if add else more)
             self.seeded.add(dest.allocation)
+
+    def _united(self, bits: array, more: array) -> array:
+        """The bits that are set in one of two arrays, in memory of their own."""
+        if any(stride == 0 < extent - 1 for stride, extent in zip(bits.strides, bits.shape, strict=True)):
+            raise NotTraceableError  # an element that stands for several would need the bits of all of them
+        united, more = self.parent.copy(bits), self.parent.copy(more)
+        flat = [each.reshape(each.size) for each in (united, more)]
+        self.parent.run(_kernel(_unite).program, (1,), flat)
+        return united
 
 
 def _scalars(arguments: Sequence[Argument]) -> list[Argument]:
