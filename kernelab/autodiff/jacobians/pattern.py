@@ -23,6 +23,7 @@ from kernelab.runtime.host.create import from_numpy
 from kernelab.runtime.kernel.decorators import kernel
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program
+from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import launch
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.memory import Allocation, allocate
@@ -31,10 +32,8 @@ Numbers = np.ndarray[Any, np.dtype[np.int32]]
 
 if TYPE_CHECKING:
     Ints = Any
-    Words = Any
 else:
     Ints = array[int]  # for the kernels; small patterns are coloured by the same text, over lists
-    Words = array[uint64]
 
 FEW = 1 << 13
 """The number of entries up to which Python colours them before a kernel for it would be built."""
@@ -71,11 +70,6 @@ def _stars_in_turn(row_starts: Ints, row_columns: Ints, taken: Ints, colors: Int
         while taken[color] == v + 1:
             color += 1
         colors[v] = color
-
-
-def _unite(bits: Words, more: Words) -> None:
-    for k in range(len(bits)):
-        bits[k] |= more[k]
 
 
 def _in_turn(function: Callable[..., None], *arguments: Numbers) -> Numbers:
@@ -161,6 +155,18 @@ class Pattern:
     shape: tuple[int, int]
 
 
+_UNITE = """
+def unite(bits: array[uint64], more: array[uint64]):
+    i = tid()
+    bits[i] |= more[i]
+"""
+
+
+@cache
+def _uniting() -> Program:
+    return kernels_of(_UNITE, "<unite>")["unite"].program
+
+
 class Dependence(Level):
     """Runs programs with the bits of the arrays that they touch."""
 
@@ -213,7 +219,7 @@ class Dependence(Level):
             raise NotTraceableError  # an element that stands for several would need the bits of all of them
         united, more = self.parent.copy(bits), self.parent.copy(more)
         flat = [each.reshape(each.size) for each in (united, more)]
-        self.parent.run(_kernel(_unite).program, (1,), flat)
+        self.parent.run(_uniting(), (united.size,), flat)
         return united
 
 
