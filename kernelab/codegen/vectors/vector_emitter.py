@@ -29,7 +29,7 @@ from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variati
 from kernelab.codegen.vectors.vector_memory import (
     is_long,
     is_mostly_linear,
-    is_rarely,
+    is_rare,
     is_spaced,
     kind_of,
     lets_of,
@@ -403,7 +403,6 @@ class _Estimate:
         self.depth: dict[ir.Atom, int] = {}
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
-        self.rare: set[ir.Atom] = set()
         self.operations = self.elements = 0.0
         self.block(function.body, 0, False)
 
@@ -413,8 +412,6 @@ class _Estimate:
     def block(self, block: ir.Block, depth: int, in_branch: bool) -> None:
         for stmt in block.stmts:
             self.depth |= dict.fromkeys(ir.defs(stmt), depth)
-            if is_rarely(stmt):
-                self.rare.update(ir.defs(stmt))
             match stmt:
                 case ir.Let(out, _, args) if self.of(out) == VARYING:
                     if out.type == bool_ and all(a in self.tests or self.of(a) != VARYING for a in args):
@@ -428,7 +425,7 @@ class _Estimate:
                 case ir.Load(held=None) | ir.Store() | ir.Atomic():
                     self.access(stmt, depth, in_branch)
                 case ir.If(_, cond, then, orelse):
-                    if cond not in self.rare:
+                    if not is_rare(cond, self.lets):
                         self.block(then, depth, True)
                     self.block(orelse, depth, True)
                 case ir.For(body=body) | ir.While(body=body):

@@ -44,24 +44,22 @@ def is_long(function: ir.Function) -> bool:
 
     Conditions do not count: in the interior of a launch most of them are known.
     """
-    stmts = _usually_run(function.body, set())
+    stmts = _usually_run(function.body, lets_of(function))
     return sum(not (isinstance(stmt, ir.Let) and stmt.out.type == bool_) for stmt in stmts) > LONG
 
 
-def _usually_run(block: ir.Block, rare: set[ir.Atom]) -> Iterator[ir.Stmt]:
-    """Every statement of a block and of its inner blocks, without branches on a condition that is `rare`."""
+def _usually_run(block: ir.Block, lets: Mapping[ir.Atom, ir.Let]) -> Iterator[ir.Stmt]:
+    """Every statement of a block and of its inner blocks, without branches that hardly any thread takes."""
     for stmt in block.stmts:
         yield stmt
-        if is_rarely(stmt):
-            rare.update(ir.defs(stmt))
         for inner in ir.blocks(stmt):
-            if not (isinstance(stmt, ir.If) and stmt.cond in rare and inner is stmt.then):
-                yield from _usually_run(inner, rare)
+            if not (isinstance(stmt, ir.If) and is_rare(stmt.cond, lets) and inner is stmt.then):
+                yield from _usually_run(inner, lets)
 
 
-def is_rarely(stmt: ir.Stmt) -> bool:
-    """Whether a statement defines a condition that hardly any thread meets."""
-    return isinstance(stmt, ir.Let) and stmt.op.name == "rarely"
+def is_rare(cond: ir.Atom, lets: Mapping[ir.Atom, ir.Let]) -> bool:
+    """Whether hardly any thread meets a condition."""
+    return cond in lets and lets[cond].op.name == "rarely"
 
 
 @dataclass(frozen=True, slots=True)
