@@ -88,7 +88,7 @@ def compare(rule_of: tuple[HostCall, Sequence[int]], arguments: Sequence[array])
     results = arguments[len(arrays) : (len(arguments) + len(arrays)) // 2]
     if asked and _runs_otherwise(call, arrays, results):
         call.warn_of_change()
-    if compared.known.wavers:
+    if compared.known.is_nondeterministic:
         compared.known.latest = ()  # what the function has left is not that of the call
     told = next(filter(None, found.values()), None)
     if told is not None:
@@ -206,7 +206,7 @@ class _Comparison:
     def __init__(self, call: HostCall, arrays: Sequence[array], steps: Sequence[float]) -> None:
         self.call, self.arrays, self.steps = call, arrays, steps
         self.is_exact, self.rng = steps is STEPS, np.random.default_rng(0)
-        self.wavers = False
+        self.is_nondeterministic = False
         factor = 1.0 if self.is_exact else OWN_FACTOR
         self.close, self.apart = factor * CLOSE, factor * APART
         self.results = call.run_alone(arrays)
@@ -290,20 +290,21 @@ class _Comparison:
         """What is wrong with an adjoint that does not turn round with the cotangents, "" if nothing is."""
         straight = self.bars[n]
         differs = np.linalg.norm(straight - TURNED * self.turned[n]) > self.apart * np.linalg.norm(straight)
-        return self._not_in_proportion(n) if differs and not self.wavers else ""
+        return self._not_in_proportion(n) if differs and not self.is_nondeterministic else ""
 
     def find_state(self) -> None:
         """Find out whether the rule needs what the function leaves outside, by a run at other arguments.
 
-        A rule that `wavers` gives something else each time.
+        A rule that `is_nondeterministic` gives something else in each run.
         """
         self._run([self._beside(elements) for elements in self.arrays])
         if not self._are_bars(self._pulled(self.seeds)):
             self._run(self.arrays)
-            self.wavers = not self._are_bars(self._pulled(self.seeds))
+            self.is_nondeterministic = not self._are_bars(self._pulled(self.seeds))
             if self.call.compared is not None:
                 known = self.call.compared.known
-                known.uses_state, known.wavers = not self.wavers, self.wavers
+                known.is_nondeterministic = self.is_nondeterministic
+                known.uses_state = not self.is_nondeterministic
 
     def _beside(self, elements: array) -> array:
         """An array of about the same numbers."""

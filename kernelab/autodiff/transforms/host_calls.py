@@ -60,14 +60,14 @@ class Known:
 
     `tried` counts how often each argument was compared, `settled` how often it was looked at whether the
     derivative `uses_state`: whether it needs what the last run of the function has left outside, as in an
-    attribute.  It `wavers` if that is something else in each run.  `latest` tells which call the last was.
+    attribute.  It `is_nondeterministic` if that differs from run to run.  `latest` tells which call ran last.
     """
 
     code: tuple[Any, Any]
     tried: Counter[int] = field(default_factory=Counter)
     settled: int = 0
     uses_state: bool = False
-    wavers: bool = False
+    is_nondeterministic: bool = False
     latest: tuple[int, ...] = ()
 
 
@@ -175,7 +175,10 @@ class HostCall:
     gives replaces their adjoints.  `compared` has what comparisons of `back` have told, by positions among
     the arrays of floats; None where there are to be none.  `rule_of` is set in the call of a derivative:
     the call that it is of, and the arrays for which it is to be compared.  `given` are the origins of the
-    numbers that its last run has computed with, though they are no arguments.
+    numbers that its last run has computed with, though they are no arguments.  `used` is the memory around
+    the function that its runs have used; `left`, what the last one computed of its arguments and did not
+    return.  `forward` is, of a derivative, the call that it is of, and `number` tells calls apart.  `is_told`
+    says that a change of what the derivative reads has been warned of.
     """
 
     func: Function
@@ -242,12 +245,12 @@ class HostCall:
         known, given = call.compared.known, arrays[: len(call.places)]
         if known.latest == call._run_of(given):
             return
-        if not (known.wavers or call.compared.is_settled or known.settled == MOST_TRIES):
+        if not (known.is_nondeterministic or call.compared.is_settled or known.settled == MOST_TRIES):
             call.compared.is_settled = True
             known.settled += 1
             with call.gradients_around_kept():
                 self._find_state(arrays, known, call)
-        if known.wavers:
+        if known.is_nondeterministic:
             message = f"{name_of(call.func)} has run since it was called, and its derivative reads what it "
             hint = "let it return what it draws at random, or pass that to it"
             warn_at(f"{message}leaves outside, which differs from run to run", "changed", hint)
@@ -272,7 +275,7 @@ class HostCall:
         if not all(map(_are_close, before, after)):
             call.run_alone(given)
             known.uses_state = all(map(_are_close, after, self.run_alone(drawn)))
-            known.wavers = not known.uses_state
+            known.is_nondeterministic = not known.uses_state
 
     def _run_of(self, arrays: Sequence[array]) -> tuple[int, ...]:
         """What tells this call, and a lane of it, from others."""
