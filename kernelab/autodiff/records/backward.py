@@ -38,7 +38,6 @@ from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, ha
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
-from kernelab.backend.cpu import vector_tier
 from kernelab.errors import TapeError
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
@@ -423,7 +422,7 @@ def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints, level: Level) -> 
     """Run the adjoint of the last record, which may add to some gradients directly."""
     own = _added_in_place(plan, i, adjoints)
     for elements in own:
-        adjoints.share(elements.allocation, about_to_change(elements))
+        adjoints.memory[elements.allocation] = about_to_change(elements)
     try:
         plan.records[i].pull(adjoints, level)
     except BaseException:  # also an interrupt: some of the threads may have added
@@ -439,23 +438,21 @@ def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[arra
 
     It is their only contribution and adds once to each element, so nothing is rounded in another way.
     """
-    record = plan.records[i]
-    if not isinstance(record, LaunchRecord) or record.grid.threads < vector_tier.FEWEST:
+    step = plan.steps[i]
+    if not isinstance(step.record, LaunchRecord) or not any(one.allocation.adjoint for one in step.reached):
         return []
-    once = record.added_once
-    pairs = [(one, gradient) for one in once if (gradient := one.allocation.adjoint) is not None]
-    if not pairs:
-        return []
-    others = [step for k, step in enumerate(plan.steps) if k != i and k in plan.live]
-    reached = {elements.allocation for step in others for elements in step.reached}
-    written = {elements.allocation for step in plan.steps for elements in step.written}
-    inputs = {one.elements.allocation for _, one in plan.inputs}
-    inputs = inputs.difference(plan.mixed, reached, written, adjoints.memory)
-    gradients = [gradient for _, gradient in pairs]
+    taken = {*plan.mixed, *adjoints.memory}
+    for k, other in enumerate(plan.steps):
+        taken.update([elements.allocation for elements in other.written])
+        if k != i and k in plan.live:
+            taken.update([elements.allocation for elements in other.reached])
+    inputs = {one.elements.allocation for _, one in plan.inputs}.difference(taken)
+    own = [one for one in step.record.added_once if one.allocation in inputs and one.allocation.adjoint]
+    gradients = [one.allocation.adjoint for one in own]
     return [
         elements
-        for elements, gradient in pairs
-        if elements.allocation in inputs
+        for elements, gradient in zip(own, gradients, strict=True)
+        if gradient is not None
         and elements.allocation.space is gradient.space is None
         and gradient.writable
         and gradients.count(gradient) == 1

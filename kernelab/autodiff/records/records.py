@@ -333,17 +333,13 @@ class LaunchRecord(Call, LaunchEntry):
             return ()
         if self.snapshots or pullback.adjoint.keeps:  # it may fail, and what was there before has to stay
             return ()
-        active, first = outline.pick_active(self.arguments), len(self.arguments)
+        active, places = outline.pick_active(self.arguments), pullback.added_once
+        launches = self.gathered(pullback) if self.grid.threads >= vector_tier.FEWEST else None
+        if launches is not None:
+            first = len(self.arguments)
+            places = tuple([k for k in range(len(active)) if k in places or first + k in launches.once])
         memories = [elements.allocation for elements in active]
-        is_large = self.grid.threads >= vector_tier.FEWEST
-        launches = self.gathered(pullback) if is_large else None
-        once = frozenset() if launches is None else launches.once
-        return [
-            elements
-            for k, elements in enumerate(active)
-            if memories.count(elements.allocation) == 1
-            and (first + k in once or pullback.adjoint.adds_once(first + k))
-        ]
+        return [active[k] for k in places if memories.count(memories[k]) == 1]
 
     def gathered(self, pullback: Pullback) -> "Launches | None":
         """The launches over elements that run in place of the adjoint; None where it runs as it is."""

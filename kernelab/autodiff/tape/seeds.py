@@ -160,10 +160,12 @@ def kept(seeds: Seeds, is_watched: bool) -> dict[array, HostArray] | None:
     One number for all elements stays one.
     """
     memories = {target.allocation for target in seeds}
-    few = is_watched or sum(target.size for target in seeds) <= MOST_KEPT
-    if not few or len(memories) < len(seeds) or any(memory.space is not None for memory in memories):
+    if len(memories) < len(seeds) or any(memory.space is not None for memory in memories):
         return None
-    return {target: values_of(cotangent).copy() for target, cotangent in seeds.items()}
+    values = {target: values_of(cotangent) for target, cotangent in seeds.items()}
+    if not is_watched and sum([each.size for each in values.values()]) > MOST_KEPT:
+        return None
+    return {target: each.copy() for target, each in values.items()}
 
 
 def values_of(cotangent: Cotangent) -> HostArray:

@@ -374,7 +374,7 @@ class Tape(Observed, Habits, Displayed):
         >>> x.grad.list()
         [6.0]
         """
-        recording, self._findings, here = self._recording, (), caller(1)
+        recording, self._findings, here = self._recording, (), caller(2)
         seeds = seeds_of(recording, loss, grads)
         are_held = loss is None and grads is None
         own = [*seeds] if are_held else []

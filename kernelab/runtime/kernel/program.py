@@ -200,10 +200,6 @@ class Program:
         atomics = (stmt for stmt in walk(self.flat.body) if isinstance(stmt, Atomic))
         return frozenset(f"{stmt.array.hint}_bar" for stmt in atomics if stmt.kind in EXTREMA)
 
-    def adds_once(self, position: int) -> bool:
-        """Whether nothing happens to an array but that a thread adds, once, to the element of its indices."""
-        return self.once(("adds once", position), lambda: adds_once(self.flat, self.flat.params[position]))
-
     def narrower(self, needed: Region) -> Region:
         """The region that an adjoint reads, or the program's own where that is tighter."""
         read = self.regions_read.get(needed.position, needed)
@@ -511,6 +507,12 @@ class Pullback:
         """The arguments whose adjoints the adjoint only reads, each thread its own element, and clears."""
         arrays, flat = cleared_once(self.adjoint.flat), self.adjoint.flat
         return tuple(i for k, i in enumerate(self.active) if flat.params[self._count + k] in arrays)
+
+    @cached_property
+    def added_once(self) -> Positions:
+        """The places among `active` whose adjoints each thread adds to once, at its own indices."""
+        flat, first = self.adjoint.flat, self._count
+        return tuple(k for k in range(len(self.active)) if adds_once(flat, flat.params[first + k]))
 
     @cached_property
     def leaving(self) -> Program:
