@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.passes.access.blocks import in_blocks
-from kernelab.passes.access.independence import own_atomics
+from kernelab.passes.access.blocks import threads_are_disjoint
+from kernelab.passes.access.independence import own_atomics, uses
 
 
 def function_of(body: str, params: str = "x: array[float], n: int", space: str = "t") -> Any:
@@ -20,7 +20,7 @@ def function_of(body: str, params: str = "x: array[float], n: int", space: str =
 
 def is_apart(body: str, params: str = "x: array[float], n: int", space: str = "t") -> bool:
     function = function_of(body, params, space)
-    return in_blocks(function, function.params[0])
+    return threads_are_disjoint(function, uses(function)[function.params[0]].accesses)
 
 
 SUM = "for k in range({}):\n    atomic_add(x, {}, 1.0)"
@@ -72,6 +72,47 @@ def test_each_thread_index_needs_an_axis_of_its_own() -> None:
     assert is_apart(body.format("4 * j + k", "2 * i + 1"), params, "i, j")
     assert not is_apart(body.format("i", "4 * i + k"), params, "i, j")
     assert not is_apart(body.format("i + j", "4 * j + k"), params, "i, j")
+
+
+@pytest.mark.parametrize(
+    ("body", "apart"),
+    [
+        ("x[t // 8, t % 8] = 1.0", True),
+        ("x[t // 8, (t % 8) // 2] = 1.0", False),
+        ("x[t // 8 + 1, 2 * (t % 8)] = 1.0", True),
+        ("x[t // 8, t % 9] = 1.0", False),
+        ("x[t // n, t % n] = 1.0", False),
+        ("m = max(n, 1)\nx[t // m, t % m] = 1.0", True),
+        ("x[t // 8, ((t % 8) // 2) * 4 + t % 8] = 1.0", False),
+        ("if t == 0:\n    x[0, 0] = 1.0", True),
+        ("if t == 0:\n    x[0, 0] = 1.0\nif t == 1:\n    x[0, 0] = 2.0", False),
+        ("if t == 0:\n    x[0, 0] = 1.0\nelse:\n    x[0, 1] = 2.0", False),
+        ("if n == 0:\n    x[0, 0] = 1.0", False),
+        ("x[0, t - 1] = 1.0", False),
+        ("x[0, t + n] = 1.0", False),
+    ],
+)
+def test_quotients_with_remainders_and_single_threads(body: str, apart: bool) -> None:
+    assert is_apart(body, "x: array2d[float], n: int") is apart
+
+
+def _part_of_index(rng: random.Random) -> str:
+    return rng.choice(
+        ["t", "t + 1", "3 * t", "t // 4", "t % 4", "t // 4 % 2", "2 * (t % 4) + 1", "0", "k", "2 * t + k"]
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_proof_of_several_accesses_is_wrong(seed: int) -> None:
+    rng = random.Random(seed)
+    places = [(_part_of_index(rng), _part_of_index(rng)) for _ in range(rng.choice((1, 1, 2)))]
+    lines = [f"    x[{a}, {b}] = 1.0" for a, b in places]
+    apart = is_apart("\n".join(["for k in range(2):", *lines]), "x: array2d[float], n: int")
+    touched = [
+        {(eval(a, {"t": t, "k": k}), eval(b, {"t": t, "k": k})) for a, b in places for k in range(2)}
+        for t in range(24)
+    ]
+    assert not (apart and any(one & other for one, other in itertools.combinations(touched, 2)))
 
 
 def indices(step: int, first: int, count: int, stride: int, t: int) -> Iterator[int]:

@@ -193,8 +193,8 @@ LATER = (
     Fault(
         "one thread index among the indices counts as an element of one's own",
         PASSES,
-        "all(separates((thread,)) for thread in function.threads)",
-        "any(separates((thread,)) for thread in function.threads)",
+        "all(map(separates, threads))",
+        "any(map(separates, threads))",
         SUMS,
     ),
     Fault(
@@ -355,8 +355,8 @@ LATER = (
     Fault(
         "one access at the thread's own index proves that there is no race",
         PASSES,
-        "return len(shifts) == 1 and None not in shifts",
-        "return len(shifts - {None}) == 1",
+        "len(ends) == len(rests) and len(steps) == 1 and first >= 0",
+        "len(ends) == len(rests) and first >= 0",
         RACES,
     ),
     Fault(

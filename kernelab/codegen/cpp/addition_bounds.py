@@ -8,8 +8,8 @@ A thread index that stands on an axis, or its remainder on a ring, tells threads
 counts from the end, so that two threads may meet there.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import collections
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
@@ -18,6 +18,17 @@ from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32
+from kernelab.passes.access.affine_forms import (
+    Applied,
+    Counter,
+    Extent,
+    Form,
+    IntParam,
+    Leaf,
+    Thread,
+    is_uniform,
+)
+from kernelab.passes.access.blocks import places
 from kernelab.passes.access.independence import changed
 
 MANY = 1 << 12
@@ -45,9 +56,8 @@ class Bounds(NamedTuple):
 
 def bounds_of(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -> Bounds:
     """The bounds on the additions by these statements to an array of float32; -1 where there is none."""
-    lets = {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
     known = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
-    for let in lets.values():
+    for let in ir.walk(function.body):
         match let:
             case ir.Let(out, op, (ir.Var() as of, ir.Const(axis))) if op is SHAPE:
                 known[out] = f"(i64){names(of)}_n{axis}"
@@ -63,75 +73,59 @@ def bounds_of(function: ir.Function, stmts: Sequence[ir.Atomic], names: Names) -
     total = f"{threads} * ({' + '.join(map(str, counts))})"
     first, *others = by_component.values()
     most = f"{threads} * ({' + '.join(first)})" if others.count(first) == len(others) else total
-    uniform = _uniform(function)
-    meeting = [_threads_meeting(function, stmt, known, lets, uniform) for stmt in stmts]
+    meeting = [_threads_meeting(function, stmt, names) for stmt in stmts]
     of_element = " + ".join(f"{each} * {count}" for each, count in zip(meeting, counts, strict=True))
     tests = [f"{most} >= 0 && {most} < {FEW}"]
     tests += [f"{of_element} < {FEW_OF_ELEMENT}"] if any(each != threads for each in meeting) else []
     return Bounds(total, " || ".join([*tests, *([f"({counted})"] if counted else [])]))
 
 
-def _threads_meeting(
-    function: ir.Function,
-    stmt: ir.Atomic,
-    known: Mapping[ir.Var, str],
-    lets: Mapping[ir.Var, ir.Let],
-    uniform: Collection[ir.Var],
-) -> str:
+def _threads_meeting(function: ir.Function, stmt: ir.Atomic, names: Names) -> str:
     """How many threads come to one element in the same iteration of a statement at most."""
     threads = [f"(double)args[{axis}]" for axis in range(GRID_SLOTS)]
     factors = [*threads]
-    for index in stmt.indices:
-        match lets.get(index) if isinstance(index, ir.Var) else None:
-            case ir.Let(op=op, args=(dividend, size)) if op.name == "mod":
-                number, extent = _unshifted(dividend, lets, uniform), _spelt(size, known)
+    for form in places(function)[stmt][0]:
+        thread, meeting = _thread_in(form), "2.0"
+        match form:
+            case Form(0, ((Applied("mod", (number, size)), 1),)):
+                extent, thread = _spelt(size, function, names), _thread_in(number, 2)
                 meeting = f"({extent} > 0 ? {{0}} / {extent} + 1 : {{0}})" if extent else "{0}"
-            case _:
-                number, extent, meeting = _unscaled(_unshifted(index, lets, uniform), lets), "", "2.0"
-        if number in function.threads:
-            axis = function.threads.index(number)
-            # Two remainders of an index may agree: the first counts.
-            factors[axis] = meeting.format(threads[axis]) if factors[axis] == threads[axis] else factors[axis]
-        elif number is not None and number is function.linear and meeting == "2.0":
-            factors = [meeting, *["1.0"] * (GRID_SLOTS - 1)]
+        match thread:
+            case Thread(axis) if axis is not None or len(function.threads) == 1:
+                axis = axis or 0
+                if factors[axis] == threads[axis]:  # two remainders of an index may agree: the first counts
+                    factors[axis] = meeting.format(threads[axis])
+            case Thread() if meeting == "2.0":
+                factors = [meeting, *["1.0"] * (GRID_SLOTS - 1)]
     return " * ".join(factors)
 
 
-def _spelt(atom: ir.Atom, known: Mapping[ir.Var, str]) -> str:
+def _spelt(form: Form, function: ir.Function, names: Names) -> str:
     """The expression for a number that is known when a launch begins, "" for others."""
-    return known.get(atom, "") if isinstance(atom, ir.Var) else str(atom.value)
+    match form:
+        case Form(value, ()):
+            return str(value)
+        case Form(0, ((IntParam(position), 1),)):
+            return names(function.params[position])
+        case Form(0, ((Extent(position, axis), 1),)):
+            return f"(i64){names(function.params[position])}_n{axis}"
+    return ""
 
 
-def _unshifted(atom: ir.Atom, lets: Mapping[ir.Var, ir.Let], uniform: Collection[ir.Var]) -> ir.Atom | None:
-    """What is left of a sum without what is the same in all threads; None if these are several."""
-    while isinstance(atom, ir.Var) and atom in lets and lets[atom].op.name in ("add", "sub"):
-        varying = [arg for arg in lets[atom].args if isinstance(arg, ir.Var) and arg not in uniform]
-        if len(varying) != 1:
-            return None
-        atom = varying[0]
-    return atom
+def _thread_in(form: Form | None, most: int = MOST_SCALE) -> Leaf | None:
+    """The thread index of which a form is a multiple, below `most`, plus what is the same in all threads."""
+    varying = [] if form is None else [(leaf, by) for leaf, by in form.terms if _varies(leaf)]
+    match varying:
+        case [(Thread() as thread, factor)] if abs(factor) < most:
+            return thread
+    return None
 
 
-def _unscaled(atom: ir.Atom | None, lets: Mapping[ir.Var, ir.Let]) -> ir.Atom | None:
-    """The number of which another is a small multiple, else that itself."""
-    match lets.get(atom) if isinstance(atom, ir.Var) else None:
-        case ir.Let(op=op, args=(ir.Const(factor), number) | (number, ir.Const(factor))) if op.name == "mul":
-            return number if 0 < abs(factor) < MOST_SCALE else None
-    return atom
-
-
-def _uniform(function: ir.Function) -> frozenset[ir.Var]:
-    """Numbers that are the same in all threads, in the same iterations of the loops around them."""
-    uniform = {param for param in function.params if not isinstance(param.type, Array)}
-    for stmt in ir.walk(function.body):
-        match stmt:
-            case ir.For(index=index):
-                uniform.add(index)
-            case ir.Let(out, op, args) if op is SHAPE or all(
-                isinstance(arg, ir.Const) or arg in uniform for arg in args
-            ):
-                uniform.add(out)
-    return frozenset(uniform)
+def _varies(leaf: Leaf) -> bool:
+    """Whether a number differs between threads in the same iterations of the loops around it."""
+    if isinstance(leaf, Applied):
+        return leaf.name == "join" or any(_varies(inner) for arg in leaf.args for inner, _ in arg.terms)
+    return not isinstance(leaf, Counter) and not is_uniform(leaf)
 
 
 def _spread_out(
@@ -149,7 +143,7 @@ def _spread_out(
     steady = {*function.params}.difference(changed(function))
     loads = {stmt.out: stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)}
     loops = {stmt.index: stmt.count for stmt in ir.walk(function.body) if isinstance(stmt, ir.For)}
-    times: dict[tuple[ir.Var, str, int], Counter[int | None]] = {}
+    times: dict[tuple[ir.Var, str, int], collections.Counter[int | None]] = {}
     for stmt in stmts:
         match loads.get(stmt.indices[0]) if isinstance(stmt.indices[0], ir.Var) else None:
             case ir.Load(array=of, indices=(thread, *columns)) if thread in function.threads and of in steady:
@@ -159,7 +153,7 @@ def _spread_out(
         times_a_thread = "1.0" if column else f"{count}.0 * 1.0"
         if elem_of(of) != int32 or count is None or executions[stmt] != times_a_thread:
             return ""
-        times.setdefault((of, column, count), Counter())[stmt.component] += count
+        times.setdefault((of, column, count), collections.Counter())[stmt.component] += count
     if any(max(number.values()) > MOST_OF_ROW for number in times.values()):
         return ""
     threads = " * ".join(f"args[{axis}]" for axis in range(GRID_SLOTS))

@@ -23,7 +23,7 @@ from kernelab.data_classes import dataclass
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import HALVES, Array, Scalar, bytes_of, float32, scalar_of, size_of
-from kernelab.passes.access.independence import threads_are_disjoint
+from kernelab.passes.access.blocks import threads_are_disjoint
 
 
 def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
@@ -56,7 +56,7 @@ def _is_apart(
 ) -> bool:
     """Whether the element of an addition is another one in each thread and each of these iterations."""
     counted = {var for turn in turns for var in turn.counted}
-    return threads_are_disjoint(function, [stmt.indices], may_wrap=may_wrap) and counted <= {*stmt.indices}
+    return threads_are_disjoint(function, [stmt], may_wrap) and counted <= {*stmt.indices}
 
 
 def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ...]]]:

@@ -1,65 +1,142 @@
-"""Proofs that each thread has a block of an array to itself.
+"""Proofs that no two threads meet at an element of an array.
 
-    first = 1024 * block
-    for k in range(first, min(first + 1024, n)):
-        total += x[k]                                  x[1024 * block + j], where j is 0 to 1023
+    y[i + 1], y[i // 8, i % 8]        a thread index, or both parts of one, shifted by as much
+    x[1024 * i + k]                   where k is 0 to 1023: each thread has a block of the array
+    if i == 0: total[0]               one thread comes there
 
-So it is where the indices along an axis are a multiple of one thread index and what is less than that.
+Each thread index has to tell threads apart along some axis: what is added to its multiple there, in any of
+the accesses, is less than that multiple.  An index below zero would count from the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from kernelab.lang import ir
-from kernelab.passes.access.access_forms import Access, accesses
-from kernelab.passes.access.affine_forms import Applied, Counter, Form, Leaf, Thread
+from kernelab.passes.access.access_forms import Walker
+from kernelab.passes.access.affine_forms import (
+    Applied,
+    Counter,
+    Extent,
+    Form,
+    Guard,
+    Leaf,
+    Thread,
+    is_uniform,
+    single,
+)
+
+ArrayAccess = ir.Load | ir.Store | ir.Atomic
+
+Place = tuple[tuple[Form | None, ...], frozenset[Guard]]
+"""The indices of an access, one an axis, and what holds there."""
 
 
-def in_blocks(function: ir.Function, array: ir.Var) -> bool:
-    """Whether no two threads meet at an element of a parameter, as their blocks of it are apart."""
-    if array not in function.params or not function.threads or not _is_inlined(function):
+def threads_are_disjoint(
+    function: ir.Function, accesses: Collection[ArrayAccess], may_wrap: bool = False
+) -> bool:
+    """Whether no two threads meet at an element by some accesses to one array.
+
+    With `may_wrap` two threads may meet where one index of them is below zero and counts from the end.
+    """
+    known = places(function)
+    if not known or not function.threads:
         return False
-    position = function.params.index(array)
-    indices = [access.index for access in _accesses(function) if access.position == position]
-    several = len(function.threads) > 1
-    threads = [Thread(axis if several else None) for axis in range(len(function.threads))]
+    indices, guards = zip(*(known[access] for access in accesses), strict=True)
     axes = [*zip(*indices, strict=True)]
-    return all(any(_are_apart(forms, thread) for forms in axes) for thread in threads)
+    leaves = {leaf for form in {form for axis in axes for form in axis} if form for leaf, _ in form.terms}
 
+    def separates(leaf: Leaf) -> bool:
+        """Whether threads that differ in a number do not meet."""
+        if _is_pinned(leaf, guards) or any(_tells_apart(forms, leaf, may_wrap) for forms in axes):
+            return True
+        parts = {one.args for one in leaves if isinstance(one, Applied) and one.name in ("floordiv", "mod")}
+        return any(
+            number == single(leaf)
+            and _is_positive(divisor)
+            and separates(Applied("floordiv", (number, divisor)))
+            and separates(Applied("mod", (number, divisor)))
+            for number, divisor in parts
+        )
 
-def _is_inlined(function: ir.Function) -> bool:
-    """Whether a function calls no other, whose accesses would be unknown."""
-    return not any(isinstance(stmt, ir.Call) for stmt in ir.walk(function.body))
+    threads = [Thread(axis) for axis in range(len(function.threads))] if len(function.threads) > 1 else []
+    is_alone = (not threads or function.linear is not None) and separates(Thread(None))
+    return is_alone or (bool(threads) and all(map(separates, threads)))
 
 
 @lru_cache(16)
-def _accesses(function: ir.Function) -> tuple[Access, ...]:
-    return accesses(function)
+def places(function: ir.Function) -> Mapping[ArrayAccess, Place]:
+    """Where each access of a function is; nothing where it calls another, whose accesses are unknown."""
+    if any(isinstance(stmt, ir.Call) for stmt in ir.walk(function.body)):
+        return {}
+    walker = _Places(function)
+    walker.block(function.body)
+    return walker.places
 
 
-def _are_apart(forms: Sequence[Form | None], thread: Thread) -> bool:
-    """Whether indices along an axis differ between threads that differ in one index; none is negative."""
-    steps, ends = set[int](), list[int]()
+class _Places(Walker):
+    def __init__(self, function: ir.Function) -> None:
+        super().__init__(function)
+        self.places: dict[ArrayAccess, Place] = {}
+
+    def stmt(self, stmt: ir.Stmt) -> None:
+        if isinstance(stmt, ArrayAccess):
+            self.places[stmt] = tuple(map(self.form, stmt.indices)), frozenset(self.guards)
+        super().stmt(stmt)
+
+
+def _is_pinned(leaf: Leaf, guards: Sequence[Collection[Guard]]) -> bool:
+    """Whether a number is the same constant wherever some guards hold."""
+    number, values = single(leaf), list[set[int]]()
+    for several in guards:
+        bounds = [guard.greater for guard in several if guard.lesser == number and guard.gap == 0]
+        values.append({end.const for end in bounds if not end.terms and Guard(end, number, 0) in several})
+    return bool(set.intersection(*values))
+
+
+def _tells_apart(forms: Sequence[Form | None], leaf: Leaf, may_wrap: bool) -> bool:
+    """Whether indices along an axis differ where a number differs that is in all of them."""
+    steps, rests = set[int](), list[Form]()
     for form in forms:
-        terms = {} if form is None else dict(form.terms)
-        steps.add(terms.pop(thread, 0))
-        within = _most_of(terms)
-        if form is None or within is None or form.const < 0:
+        if form is None:
             return False
-        ends.append(form.const + within)
-    first = min(form.const for form in forms if form is not None)
-    return len(steps) == 1 and max(ends) - first < max(steps)
+        terms = dict(form.terms)
+        steps.add(terms.pop(leaf, 0))
+        rests.append(Form(form.const, tuple(terms.items())))
+    if may_wrap and len(steps) == 1 and 0 not in steps and _are_one(rests):
+        return True
+    ends = [end for rest in rests if (end := _end(rest)) is not None]
+    first = min(rest.const for rest in rests)
+    return len(ends) == len(rests) and len(steps) == 1 and first >= 0 and max(ends) - first < max(steps)
 
 
-def _most_of(terms: dict[Leaf, int]) -> int | None:
-    """The largest sum of multiples of loop counters; None where it is not known, or may be below zero."""
-    total = 0
-    for leaf, factor in terms.items():
+def _are_one(forms: Sequence[Form]) -> bool:
+    """Whether forms have one value in the whole launch."""
+    same = all(form.minus(forms[0]) == Form(0) for form in forms)
+    return same and all(is_uniform(leaf) for leaf, _ in forms[0].terms)
+
+
+def _end(form: Form) -> int | None:
+    """The largest value of a constant plus loop counters; None if unknown, or if it may be less than that."""
+    total = form.const
+    for leaf, factor in form.terms:
         count = _most(leaf.count) if isinstance(leaf, Counter) and leaf.count is not None else None
         if count is None or factor < 0:
             return None
         total += factor * max(count - 1, 0)
     return total
+
+
+def _is_positive(form: Form) -> bool:
+    """Whether a number is the same for all threads, and above zero, or the extent of an array."""
+    match form:
+        case Form(value, ()):
+            return value > 0
+        case Form(0, ((Extent(), 1),)):
+            return True
+        case Form(0, ((Applied("max", args) as leaf, 1),)):
+            return is_uniform(leaf) and any(not arg.terms and arg.const > 0 for arg in args)
+        case _:
+            return False
 
 
 def _most(form: Form) -> int | None:

@@ -16,22 +16,15 @@ Part of this proof is in the text, part needs the grid and the numbers of a laun
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from kernelab.data_classes import dataclass, field
 from kernelab.lang import ir
-from kernelab.lang.ops import SHAPE
 from kernelab.passes.access.access_forms import Access, accesses
 from kernelab.passes.access.access_regions import Box, Region, Situation, region_of
 from kernelab.passes.access.affine_forms import Counter, Form, Leaf, Thread
-from kernelab.passes.access.blocks import in_blocks
-
-Place = tuple[ir.Atom, ...]
-"""The indices of an access, one an axis."""
-
-Pin = tuple[ir.Var, int]
-"""A number, such as a thread index, and the only value that it has at some place."""
+from kernelab.passes.access.blocks import ArrayAccess, threads_are_disjoint
 
 COMMUTATIVE = frozenset({"add", "min", "max", "and", "or", "xor"})
 """The atomics that leave the same in whatever order threads come, but for rounding."""
@@ -39,14 +32,13 @@ COMMUTATIVE = frozenset({"add", "min", "max", "and", "or", "xor"})
 
 @dataclass(slots=True)
 class Use:
-    """The accesses of a function to an array: indices, kinds of change, and whether it reads the values.
+    """The accesses of a function to an array, the kinds of change, and whether it reads the values.
 
-    `pinned` are the thread indices that have one value wherever the array is accessed.  `steps` are the
-    stores and other changes of which the last one counts, `repeats` says that one of them is in a loop.
+    `steps` are the stores and other changes of which the last one counts, `repeats` says that one of them is
+    in a loop.
     """
 
-    places: list[Place] = field(default_factory=list)
-    pinned: frozenset[Pin] | None = None
+    accesses: list[ArrayAccess] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     is_read: bool = False
     steps: int = 0
@@ -87,11 +79,10 @@ def adds_once(function: ir.Function, array: ir.Var) -> bool:
 @lru_cache(16)
 def uses(function: ir.Function) -> dict[ir.Var, Use]:
     """The accesses of a function to each array; a load of a value that is known already does not count."""
-    seen, pins, by_array = frozenset(ir.reads(function.body)), _pins(function), dict[ir.Var, Use]()
+    seen, by_array = frozenset(ir.reads(function.body)), dict[ir.Var, Use]()
     for stmt, loops in _accesses(function.body, ()):
         use = by_array.setdefault(stmt.array, Use())
-        use.places.append(stmt.indices)
-        use.pinned = pins[stmt] if use.pinned is None else use.pinned & pins[stmt]
+        use.accesses.append(stmt)
         if isinstance(stmt, ir.Load):
             use.is_read = True
             continue
@@ -106,7 +97,7 @@ def uses(function: ir.Function) -> dict[ir.Var, Use]:
 
 def _accesses(
     block: ir.Block, loops: tuple[ir.Loop, ...]
-) -> Iterator[tuple[ir.Load | ir.Store | ir.Atomic, tuple[ir.Loop, ...]]]:
+) -> Iterator[tuple[ArrayAccess, tuple[ir.Loop, ...]]]:
     """The accesses to arrays that are not known already, each with the loops around it."""
     for stmt in block.stmts:
         if isinstance(stmt, ir.Store | ir.Atomic) or (isinstance(stmt, ir.Load) and stmt.held is None):
@@ -116,26 +107,14 @@ def _accesses(
             yield from _accesses(inner, within)
 
 
-def _owned(function: ir.Function, array: ir.Var, use: Use) -> bool:
-    """Whether no two threads meet at an element of an array."""
-    return _are_apart(function, array, use.places, {index for index, _ in use.pinned or ()})
-
-
-def _are_apart(
-    function: ir.Function, array: ir.Var, places: Sequence[Place], pinned: Collection[ir.Var] = ()
-) -> bool:
-    """Whether no two threads meet at some places of an array: by their indices there, or by all of them."""
-    return threads_are_disjoint(function, places, pinned) or in_blocks(function, array)
-
-
 def independent(function: ir.Function) -> bool:
     """Whether threads that do each statement together compute what they do one after another.
 
     Sums by atomics may differ in their rounding.
     """
     return all(
-        _owned(function, array, use)
-        for array, use in _changed_uses(function)
+        threads_are_disjoint(function, use.accesses)
+        for _, use in _changed_uses(function)
         if use.depends_in_step or (use.steps and function.descending)
     )
 
@@ -145,13 +124,14 @@ def separate(function: ir.Function, but: Collection[ir.Var] = ()) -> bool:
 
     Threads may run at once then, on any cores, and their results are the same to the last bit.
     """
-    return all(_owned(function, array, use) for array, use in _changed_uses(function) if array not in but)
+    changing = (use.accesses for array, use in _changed_uses(function) if array not in but)
+    return all(threads_are_disjoint(function, accesses) for accesses in changing)
 
 
 def contested(function: ir.Function) -> Iterator[ir.Var]:
     """The arrays at whose elements threads may meet where their order matters, if they run at once."""
     for array, use in _changed_uses(function):
-        if use.depends_at_once and not _owned(function, array, use):
+        if use.depends_at_once and not threads_are_disjoint(function, use.accesses):
             yield array
 
 
@@ -168,14 +148,12 @@ def may_meet(function: ir.Function) -> bool:
     seen = frozenset(ir.reads(function.body))
     if any(isinstance(stmt, ir.Atomic) and stmt.out in seen for stmt in ir.walk(function.body)):
         return False
-    stores: dict[ir.Var, list[Place]] = {}
+    stores: dict[ir.Var, list[ArrayAccess]] = {}
     own = ir.locals_of(function.body)
     for stmt in ir.walk(function.body):
         if isinstance(stmt, ir.Store) and stmt.array not in own:
-            stores.setdefault(stmt.array, []).append(stmt.indices)
-    return not independent(function) or not all(
-        _are_apart(function, array, places) for array, places in stores.items()
-    )
+            stores.setdefault(stmt.array, []).append(stmt)
+    return not independent(function) or not all(threads_are_disjoint(function, s) for s in stores.values())
 
 
 def summed(function: ir.Function) -> frozenset[str]:
@@ -202,7 +180,7 @@ def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
     own = {
         array
         for array in {stmt.array for stmt in atomics} - shared
-        if _are_apart(function, array, uses(function)[array].places)
+        if threads_are_disjoint(function, uses(function)[array].accesses)
     }
     return frozenset(stmt for stmt in atomics if stmt.array in own)
 
@@ -232,125 +210,6 @@ def read_only(function: ir.Function) -> frozenset[ir.Var]:
     """The parameters that a function reads and nobody changes while it runs."""
     read = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)}
     return frozenset(read - changed(function) - ir.locals_of(function.body))
-
-
-def _pins(function: ir.Function) -> dict[ir.Stmt, frozenset[Pin]]:
-    """The numbers that branches leave a single value, for the statements within these."""
-    by_stmt: dict[ir.Stmt, frozenset[Pin]] = {}
-    tested: dict[ir.Var, Pin] = {}
-
-    def visit(block: ir.Block, pins: frozenset[Pin]) -> None:
-        for stmt in block.stmts:
-            by_stmt[stmt] = pins
-            match stmt:
-                case ir.Let(out, op, (ir.Var() as index, ir.Const(int() as value))) if op.name == "eq":
-                    tested[out] = index, value
-                case ir.If(_, ir.Var() as cond, then, orelse) if cond in tested:
-                    visit(then, pins | {tested[cond]})
-                    visit(orelse, pins)
-                case _:
-                    for inner in ir.blocks(stmt):
-                        visit(inner, pins)
-
-    visit(function.body, frozenset())
-    return by_stmt
-
-
-def threads_are_disjoint(
-    function: ir.Function,
-    places: Sequence[tuple[ir.Atom, ...]],
-    pinned: Collection[ir.Var] = (),
-    may_wrap: bool = False,
-) -> bool:
-    """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much.
-
-    So may the quotient and the remainder that it is split into.  Those that are `pinned` have the same value
-    wherever one comes to these places.  With `may_wrap` two threads may meet where one index of them is below
-    zero and counts from the end.
-    """
-    shifted, parts = _sums(function), _parts(function)
-
-    def shift(atom: ir.Atom, alike: Collection[ir.Atom]) -> int | ir.Var | None:
-        if atom in alike:
-            return 0
-        args = shifted[atom] if isinstance(atom, ir.Var) and atom in shifted else ()
-        match [arg for arg in args if arg not in alike]:
-            # Below zero an index would count from the end, and might meet another there.
-            case [ir.Const(value)] if len(args) == 2 and (value >= 0 or may_wrap):
-                return int(value)
-            case [ir.Var() as number] if len(args) == 2 and may_wrap and number in function.params:
-                return number
-        return None
-
-    def alone(axis: int, alike: Collection[ir.Atom]) -> bool:
-        shifts = {shift(indices[axis], alike) for indices in places}
-        return len(shifts) == 1 and None not in shifts
-
-    def separates(alike: Collection[ir.Var]) -> bool:
-        """Whether threads that differ in a number, which all of `alike` hold, do not meet."""
-        if any(var in pinned for var in alike) or any(alone(axis, alike) for axis in axes):
-            return True
-        return any(
-            separates(part.quotients) and separates(part.remainders)
-            for var in alike
-            for part in parts.get(var, ())
-        )
-
-    axes = range(len(places[0]))
-    if function.linear is not None and any(alone(axis, (function.linear,)) for axis in axes):
-        return True
-    return bool(function.threads) and all(separates((thread,)) for thread in function.threads)
-
-
-@dataclass(slots=True)
-class _Parts:
-    """The quotient and remainder of a non-negative number by a positive one; together they identify it."""
-
-    quotients: list[ir.Var] = field(default_factory=list)
-    remainders: list[ir.Var] = field(default_factory=list)
-
-
-@lru_cache(16)
-def _sums(function: ir.Function) -> dict[ir.Var, tuple[ir.Atom, ...]]:
-    sums: dict[ir.Var, tuple[ir.Atom, ...]] = {}
-    for stmt in ir.walk(function.body):
-        match stmt:
-            case ir.Let(out, op, args) if op.name == "add":
-                sums[out] = args
-            case ir.Let(out, op, (left, ir.Const(int() as value, type))) if op.name == "sub":
-                sums[out] = (left, ir.Const(-value, type))
-    return sums
-
-
-@lru_cache(16)
-def _parts(function: ir.Function) -> dict[ir.Var, list[_Parts]]:
-    """The quotients and remainders of thread indices, and of their parts, by divisors that threads share."""
-    positive: set[ir.Var] = set()
-    splits: dict[tuple[ir.Atom, ir.Atom], _Parts] = {}
-    lets = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)]
-    for stmt in lets:
-        if _is_positive(stmt, function.params):
-            positive.add(stmt.out)
-    for stmt in lets:
-        if stmt.op.name not in ("floordiv", "mod"):
-            continue
-        split, divisor = stmt.args
-        if divisor in positive or (isinstance(divisor, ir.Const) and divisor.value > 0):
-            parts = splits.setdefault((split, divisor), _Parts())
-            (parts.quotients if stmt.op.name == "floordiv" else parts.remainders).append(stmt.out)
-    by_number: dict[ir.Var, list[_Parts]] = {}
-    for (split, _), parts in splits.items():
-        if isinstance(split, ir.Var):
-            by_number.setdefault(split, []).append(parts)
-    return by_number
-
-
-def _is_positive(stmt: ir.Let, params: Collection[ir.Var]) -> bool:
-    """Whether a number is the same for all threads, and above zero, or the extent of an array."""
-    if stmt.op is SHAPE:
-        return True
-    bounds = [arg for arg in stmt.args if isinstance(arg, ir.Const) and arg.value > 0]
-    return stmt.op.name == "max" and bool(bounds) and any(arg in params for arg in stmt.args)
 
 
 def never_negative(function: ir.Function) -> frozenset[ir.Var]:

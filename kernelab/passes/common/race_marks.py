@@ -23,7 +23,8 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.types import Array, int64, with_scalar
-from kernelab.passes.access.independence import threads_are_disjoint, uses
+from kernelab.passes.access.blocks import threads_are_disjoint
+from kernelab.passes.access.independence import uses
 from kernelab.passes.common.copying import Copier
 
 Use = Literal["store", "load", "atomic", "early", "set"]
@@ -62,9 +63,9 @@ class Marked:
 
 def contested(function: ir.Function) -> frozenset[str]:
     """The array parameters that the kernel stores to, unless each thread has elements of its own."""
-    places = {array: use.places for array, use in uses(function).items() if "store" in use.kinds}
-    arrays = (array for array in function.params if array in places)
-    return frozenset(array.hint for array in arrays if not threads_are_disjoint(function, places[array]))
+    stored = {array: use.accesses for array, use in uses(function).items() if "store" in use.kinds}
+    arrays = (array for array in function.params if array in stored)
+    return frozenset(array.hint for array in arrays if not threads_are_disjoint(function, stored[array]))
 
 
 def stored(function: ir.Function) -> frozenset[str]:
