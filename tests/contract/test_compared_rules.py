@@ -291,3 +291,25 @@ def test_a_function_that_fails_on_other_numbers_is_left_open(options: Any) -> No
     function = kl.func.custom_vjp(only_once, lambda x, y_bar: 2.0 * x * y_bar, check=False)
     report = kl.autograd.gradcheck_tape(recorded(function), show_summary=False, **options)
     assert [one.kernel for one in report.launches if one.is_open] == ["the function only_once"]
+
+
+OVERFLOWS = """
+def f(t: float, b: float):
+    return log(1.0 + exp(b * t)) / b
+
+@func_grad(f)
+def rule(t: float, b: float, adj_ret: float):
+    s = 1.0 / (1.0 + exp(-b * t))
+    adjoint[t] += s * adj_ret
+    adjoint[b] += adj_ret * (t * s - log(1.0 + exp(b * t)) / b) / b
+
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = f(x[i], x[i])
+"""
+
+
+def test_a_rule_that_is_not_finite_at_samples_is_compared_without_a_word_of_numpy() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kl.compile(OVERFLOWS)["k"].vjp(["x", "y"])

@@ -104,6 +104,7 @@ def _sampled(check: "_Check", kinds: set[RuleName]) -> dict[RuleName, Diagnostic
     return by_kind | _compared(check, left, _inside(check), 1) if left else by_kind
 
 
+@np.errstate(all="ignore")  # samples overflow, and leave the domain
 def _compared(
     check: "_Check", kinds: set[RuleName], points: Iterator[Point], most: int
 ) -> dict[RuleName, Diagnostic]:
@@ -258,9 +259,8 @@ class _Check:
             self.kernel.params[len(points) :], self.replayed.params[len(points) :], strict=True
         ):
             result, value = left[own.hint], again[other.hint]
-            with np.errstate(all="ignore"):
-                allowed = self.tolerance * np.abs(result) + ROUNDINGS * self.terms[own.hint]
-                off = np.abs(np.subtract(value, result, dtype=np.float64))
+            allowed = self.tolerance * np.abs(result) + ROUNDINGS * self.terms[own.hint]
+            off = np.abs(np.subtract(value, result, dtype=np.float64))
             wrong = np.isfinite(result) & ~(off <= allowed)
             usable = ~self.endless.reshape(-1, *(1,) * (result.ndim - 1))
             self.note("replay", usable & np.isfinite(result))
@@ -299,9 +299,8 @@ class _Check:
 
     def weighted(self, values: Point, weights: Point, suffix: str = "", threads: int = 0) -> Numpy:
         """The sum over all that the function changes and returns, a point a row."""
-        with np.errstate(all="ignore"):
-            parts = [self.inner(weight, values[name + suffix], threads) for name, weight in weights.items()]
-            return np.sum(parts, axis=0) if parts else np.zeros(threads or self.threads)
+        parts = [self.inner(weight, values[name + suffix], threads) for name, weight in weights.items()]
+        return np.sum(parts, axis=0) if parts else np.zeros(threads or self.threads)
 
     def runs(self, points: Point) -> bool:
         """Whether no index and no assertion of the function fails at some points."""
@@ -342,9 +341,8 @@ class _Check:
             for name, values in points.items()
         }
         results = self.run(self.noisy, self.arguments(near))
-        with np.errstate(all="ignore"):  # also of truth values, which have no difference
-            moves = {name: np.subtract(results[name], left[name], dtype=np.float64) for name in left}
-            return {name: np.abs(moves[name]) / NOISE + np.abs(left[name]) for name in left}
+        moves = {name: np.subtract(results[name], left[name], dtype=np.float64) for name in left}
+        return {name: np.abs(moves[name]) / NOISE + np.abs(left[name]) for name in left}
 
     def adjoints(self, points: Point, weights: Point) -> Point:
         """What the adjoint makes of the weights, where the function has left its arrays."""
@@ -372,9 +370,8 @@ class _Check:
         sizes = {each: np.abs(weight) for each, weight in weights.items()}
         look = self.moved(points, weights, name, direction)
         slope = slopes(look, self.weighted(self.terms, sizes), self.tolerance, self.is_rough)
-        with np.errstate(all="ignore"):
-            allowed = self.tolerance * np.maximum(np.abs(slope.values), np.abs(claimed)) + slope.errors
-            is_right = np.isfinite(claimed) & (np.abs(slope.values - claimed) <= allowed)
+        allowed = self.tolerance * np.maximum(np.abs(slope.values), np.abs(claimed)) + slope.errors
+        is_right = np.isfinite(claimed) & (np.abs(slope.values - claimed) <= allowed)
         usable = slope.known & ~self.endless
         self.note(kind, usable)
         wrong = usable & ~is_right
@@ -402,10 +399,9 @@ class _Check:
 
     def differs_from(self, first: Numpy, second: Numpy | float, combined: Numpy) -> bool:
         """Whether a derivative is not the sum of two, in any thread."""
-        with np.errstate(all="ignore"):
-            size = (np.abs(first) + np.abs(second)).reshape(self.threads, -1)
-            off = np.abs(first + second - combined).reshape(size.shape)
-            wrong = np.isfinite(size) & ~(off <= LINEAR * size.max(axis=1, keepdims=True, initial=0.0))
+        size = (np.abs(first) + np.abs(second)).reshape(self.threads, -1)
+        off = np.abs(first + second - combined).reshape(size.shape)
+        wrong = np.isfinite(size) & ~(off <= LINEAR * size.max(axis=1, keepdims=True, initial=0.0))
         return bool(wrong[~self.endless].any())
 
     # ---- messages
