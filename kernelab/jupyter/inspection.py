@@ -225,16 +225,21 @@ def _rule(op: Op) -> str:
     if not isinstance(kernel, Kernel):
         return ""
     lines = [line.text.strip() for line in kernel.textbook().adjoint.lines if not line.goes_on]
-    swept = lines[next(k for k, line in enumerate(lines) if line.startswith("# backwards")) + 1 :]
+    turn = next(k for k, line in enumerate(lines) if line.startswith("# backwards"))
+    opening = next(k for k, line in enumerate(lines) if line.startswith("# line"))
+    values = [line for line in lines[opening + 1 : turn] if not line.startswith("result")]
+    result = values[-1].partition(" ")[0] if values else "v1"
+    # Cotangents begin at 0; that of the result comes from an array.
+    begins = re.compile(rf"\w+_bar(\[0\])? = |{result}_bar \+= ")
     # Those of the arguments are the elements of arrays; v1_bar[0] is a component.
-    element = re.compile(rf"\b({'|'.join(kinds)})_bar\[0\]")
-    # What passes the cotangent on has no name for it.
-    direct = [line.replace("result_bar[0]", "v1_bar") for line in swept if "+= result_bar[0]" in line]
-    shown = [element.sub(r"\1_bar", line) for line in swept if "result" not in line] or direct
-    shown = [f"    {line}" for line in shown if not line.startswith("v1_bar = ")]
+    element = re.compile(rf"\b({'|'.join(kinds)}|result)_bar\[0\]")
+    swept = [element.sub(r"\1_bar", line) for line in lines[turn + 1 :] if not begins.match(line)]
+    # Several values are those of the operations that it is composed of.
+    shown = [*values, *swept] if len(values) > 1 else swept
     if len(shown) > MOST_LINES:
         return "Its derivative is that of the operations that it is composed of."
-    return "\n".join(["Derivative, with the cotangent of the result v1 in v1_bar:", *shown])
+    told = f"Derivative, with the cotangent of the result {result} in {result}_bar:"
+    return "\n".join([told, *(f"    {line.replace('result_bar', f'{result}_bar')}" for line in shown)])
 
 
 MOST_LINES = 8
@@ -268,7 +273,9 @@ def matcher(options: Sequence[str], choices: dict[str, Sequence[str]], names: Ma
             if previous in choices:
                 offers = [(choice, "value") for choice in choices[previous]]
             return _offer(offers, token, suppress=True)
-        return _offer(_in_body(context.full_text, before, names), context.token, suppress=False)
+        # After a dot these are all that there are; other words may be names of the notebook.
+        offers = _in_body(context.full_text, before, names)
+        return _offer(offers, context.token, suppress="." in context.token)
 
     return context_matcher(identifier="kernelab")(complete)
 

@@ -1,7 +1,9 @@
 """The check of a text that nobody has run says what a run says, at the same places, and its fixes help."""
 
+import ast
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import pytest
 import kernelab as kl
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.cell import lower_source
+from kernelab.frontend.meaning.name_lookup import language
 from kernelab.jupyter.channel import ANSWERS, reply
-from kernelab.jupyter.inspection import hover
+from kernelab.jupyter.inspection import derivative, hover
 from kernelab.jupyter.typed_kernels import FORMS, CellText, check, checked, forms, marks
+from kernelab.lang import ops
 from tests.conformance.rejection import rejections
 from tests.conformance.rule import NOTEBOOK
 
@@ -115,6 +119,7 @@ def test_lines_count_from_the_top_of_the_cell(line: str) -> None:
         "quat_rotate": "Its derivative is that of the operations that it is composed of.",
         "where": "value_if_true_bar += v1_bar if cond else 0.0",
         "floor": "Its derivative is zero.",
+        "clamp": "v2 = min(v1, high)",
         "tid": "Which thread of the launch this is",
     }.items(),
 )
@@ -124,6 +129,21 @@ def test_an_operation_is_told_with_its_derivative(word: str, line: str) -> None:
     assert line in told["markdown"]
     assert not any("``" in code for code in told["markdown"].split("```")[1::2])
     assert [told["start"], told["end"]] == [[2, 4], [2, 4 + len(word)]]
+
+
+def test_a_rule_reads_only_what_it_names() -> None:
+    wrong = []
+    for word in filter(ops.overloads, language()):
+        told, _, rule = derivative(word).partition("\n")
+        known = {param.name for op in ops.overloads(word) for param in op.params}
+        known.update(*re.findall(r"(\w+) in (\w+):$", told))
+        for stmt in ast.parse(textwrap.dedent(rule)).body:
+            calls = {node.func for node in ast.walk(stmt) if isinstance(node, ast.Call)}
+            names = [node for node in ast.walk(stmt) if isinstance(node, ast.Name) and node not in calls]
+            read = {each.id for each in names if isinstance(each.ctx, ast.Load)}
+            wrong += [(word, name) for name in read - known]
+            known |= {each.id for each in names}
+    assert not wrong
 
 
 @pytest.mark.parametrize(

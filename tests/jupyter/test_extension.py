@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelab.jupyter.inspection import ARRAY_ATTRIBUTES
 from kernelab.jupyter.magics import OPTIONS
 from tests.jupyter.conftest import Notebook
 
@@ -292,6 +293,17 @@ def test_the_body_completes_the_words_of_the_language(without_jedi: Notebook) ->
     assert without_jedi.complete(body + "ti")["tid"] == "function"
     assert "x.shape" in without_jedi.complete(body + "x.sh")
     assert "normalize" not in without_jedi.complete("i = norm")
+
+
+def test_after_a_dot_the_body_completes_what_a_kernel_can_use(
+    without_jedi: Notebook,
+) -> None:
+    without_jedi.run("x = kl.zeros(1)")
+    body = "%%kernel\ndef f(x: array[float]):\n    i = "
+    offered = without_jedi.complete(body + "kl.")
+    assert "kl.tanh" in offered
+    assert "kl.Tape" not in offered
+    assert set(without_jedi.complete(body + "x.")) == {f"x.{name}" for name in ARRAY_ATTRIBUTES}
 
 
 SPRING = "@struct\nclass Spring:\n    stiffness: float\n    # at rest\n    length: float\n\n"
