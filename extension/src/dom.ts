@@ -47,6 +47,13 @@ export function svg(tag: string, attributes: Attributes = {}, ...children: Child
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+/** Where an event is in a picture, in its own units: views are larger where letters are. */
+export function within(picture: Element, event: MouseEvent): [x: number, y: number] {
+  const box = picture.getBoundingClientRect(),
+    zoom = box.width / Number(picture.getAttribute("width")) || 1;
+  return [(event.clientX - box.left) / zoom, (event.clientY - box.top) / zoom];
+}
+
 export function cut(text: string, characters: number): string {
   return text.length <= characters ? text : text.slice(0, Math.max(1, characters - 1)) + "…";
 }

@@ -2,7 +2,7 @@
 
 import { type Bar, Bars } from "./bars";
 import type { Course } from "./course";
-import { html, svg } from "./dom";
+import { html, svg, within } from "./dom";
 
 const TOP = 8,
   HEIGHT = 90,
@@ -141,7 +141,7 @@ export class Strip {
 
   private stepsAt(event: MouseEvent): [from: number, to: number] | undefined {
     const { bars, span } = this.bars,
-      place = (event.clientX - this.picture.getBoundingClientRect().left - LEFT) / this.wide;
+      place = (within(this.picture, event)[0] - LEFT) / this.wide;
     // Behind the last bar there is room, and before the first a scale.
     const at = Math.max(0, Math.min(bars.length - 1, Math.floor(place)));
     return bars[at] && [at * span, Math.min(this.course.sizes.length, (at + 1) * span)];

@@ -1,6 +1,6 @@
 // The tape with time downwards and arrays across.  Of a long tape only the rows in sight are in the page.
 
-import { bytes, count, cut, duration, html, shorten, svg } from "./dom";
+import { bytes, count, cut, duration, html, shorten, svg, within } from "./dom";
 import type { Overwrite } from "./protocol";
 import type { Selection } from "./selection";
 import type { Store } from "./store";
@@ -363,11 +363,11 @@ export class Timeline {
   }
 
   private click(event: MouseEvent): void {
-    const box = this.picture.getBoundingClientRect();
-    const record = Math.floor((event.clientY - box.top + this.scroller.scrollTop - HEAD) / ROW);
-    const memory = Math.floor((event.clientX - box.left + this.scroller.scrollLeft - this.labels) / this.lane);
-    const inLane = event.clientX - box.left > this.labels && memory < this.store.data.memories.length ? memory : null;
-    if (event.clientY - box.top < HEAD) this.selection.pick(null, inLane);
+    const [left, top] = within(this.picture, event);
+    const record = Math.floor((top + this.scroller.scrollTop - HEAD) / ROW);
+    const memory = Math.floor((left + this.scroller.scrollLeft - this.labels) / this.lane);
+    const inLane = left > this.labels && memory < this.store.data.memories.length ? memory : null;
+    if (top < HEAD) this.selection.pick(null, inLane);
     else if (record < this.store.length) this.selection.pick(record, this.touches(record, inLane) ? inLane : null);
   }
 

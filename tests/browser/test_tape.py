@@ -127,6 +127,23 @@ def test_the_keyboard_reaches_everything_in_the_dark_theme_and_a_restart_of_the_
     expect(rows(shown)).to_have_count(3)
 
 
+def test_views_grow_with_the_letters_of_code_and_a_click_still_meets_its_launch(
+    open_notebook: Open, lab: Lab, front_end: Path
+) -> None:
+    (lab.root / "go-on").touch()
+    notebook = open_notebook(LOAD, KERNELS.replace(" --quiet", ""), SHOW, RECORD)
+    notebook.run_all()
+    views = [notebook.page.locator(each) for each in (".klt-title", ".kl-code pre")]
+    letters = "node => node.getBoundingClientRect().height / node.textContent.split('\\n').length"
+    before = [view.first.evaluate(letters) for view in views]
+    notebook.page.evaluate("document.documentElement.style.setProperty('--jp-code-font-size', '26px')")
+    after = [view.first.evaluate(letters) for view in views]
+    notebook.page.locator(".klt-title").last.click()
+    expect(notebook.page.locator(".klt-facts")).to_contain_text("3 total")
+    notebook.page.evaluate("document.documentElement.style.removeProperty('--jp-code-font-size')")
+    assert after == pytest.approx([2 * height for height in before], rel=0.15)
+
+
 def test_a_click_on_an_element_of_a_gradient_leads_to_the_launch_and_the_thread_that_added_to_it(
     open_notebook: Open, front_end: Path
 ) -> None:

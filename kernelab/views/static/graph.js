@@ -28,11 +28,12 @@ for (const all of document.querySelectorAll(".klg-all:not(.klg-on)")) {
   };
   const bring = (box, room) => {
     const inner = box.getBoundingClientRect(), outer = room.getBoundingClientRect();
+    const zoom = outer.width / room.offsetWidth || 1;
     if (inner.top < outer.top || inner.bottom > outer.bottom) {
-      room.scrollTop += inner.top - outer.top - outer.height / 2;
+      room.scrollTop += (inner.top - outer.top - outer.height / 2) / zoom;
     }
     if (inner.left < outer.left || inner.right > outer.right) {
-      room.scrollLeft += inner.left - outer.left - outer.width / 2;
+      room.scrollLeft += (inner.left - outer.left - outer.width / 2) / zoom;
     }
   };
   const unfold = (number) => {
