@@ -121,6 +121,14 @@ def computed(function: Callable[..., Any], operands: Sequence[Any], dtype: np.dt
     return rounded(np.asarray(function(*(widened(operand) for operand in operands))), dtype)
 
 
+def alike(values: Any, others: Any, share: float) -> Numpy:
+    """Where two arrays of one shape are the same, up to a share of the largest finite number of the first."""
+    first, second = np.asarray(values, np.float64), np.asarray(others, np.float64)
+    with np.errstate(all="ignore"):
+        near = np.abs(first - second) <= share * np.abs(first).max(initial=0.0, where=np.isfinite(first))
+    return np.asarray(near | (first == second) | (np.isnan(first) & np.isnan(second)))
+
+
 def _odd(values: Numpy) -> Numpy:
     """As float32 towards zero, the last bit set if anything was lost: rounding once more is then exact."""
     nearest = values.astype(np.float32)

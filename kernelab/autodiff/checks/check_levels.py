@@ -23,6 +23,7 @@ from kernelab.backend.cpu.lanes import Frame
 from kernelab.data_classes import dataclass
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Function, Let, Native, walk
+from kernelab.lang.rounding import alike
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
@@ -132,7 +133,5 @@ def races(subject: Subject) -> dict[Key, Raced]:
 def first_difference(usual: array, turned: array) -> Raced | None:
     """The first place where two runs differ by more than the rounding of sums, None if there is none."""
     a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
-    largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
-    same = (np.abs(a - b) <= SUMS * largest) | (a == b) | (np.isnan(a) & np.isnan(b))
-    where = np.flatnonzero(~same)
+    where = np.flatnonzero(~alike(a, b, SUMS))
     return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None

@@ -18,7 +18,7 @@ from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelValueError
-from kernelab.lang.rounding import epsilon
+from kernelab.lang.rounding import alike, epsilon
 from kernelab.lang.types import float32, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import refusal
@@ -251,11 +251,7 @@ def _following(subject: Subject, moves: Sequence[Floats]) -> frozenset[str]:
 
 def same_again(here: Floats, again: Floats, unit: float) -> bool:
     """Whether what two runs at the same inputs gave is the same, up to the order of sums."""
-    if here.shape != again.shape:
-        return False
-    allowed = ROUNDING * unit * np.abs(here).max(initial=0.0, where=np.isfinite(here))
-    same = (np.abs(here - again) <= allowed) | (here == again) | (np.isnan(here) & np.isnan(again))
-    return bool(same.all())
+    return here.shape == again.shape and bool(alike(here, again, ROUNDING * unit).all())
 
 
 UNSTEADY = "{} gives something else each time that it runs at the same inputs"

@@ -206,7 +206,12 @@ class Provenance(Witness):
         self._compared[memory] = earlier
         if known.is_poked:
             known.note()
-            self.arrays.setdefault(memory, []).append(HostValues(caller(), record, "view", (), earlier))
+            self._hold(memory, record, "view")
+
+    def _hold(self, memory: Allocation, record: int, how: str, reads: tuple[HostRead, ...] = ()) -> None:
+        """Note that some memory holds values of the host from here on."""
+        values = HostValues(caller(), record, how, reads, len(self.outer) + len(self._host_reads))
+        self.arrays.setdefault(memory, []).append(values)
 
     def copied(self, dest: array, src: array) -> None:
         """Note that an array holds what another one held."""
@@ -237,10 +242,7 @@ class Provenance(Witness):
         if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
             self.replaced(elements, record)
             return None
-        several, earlier = (
-            self.arrays.setdefault(elements.allocation, []),
-            len(self.outer) + len(self._host_reads),
-        )
+        several, earlier = self.arrays.setdefault(elements.allocation, []), len(self.host_reads)
         values = HostValues(caller(), record, how, sources, earlier, whole=elements.is_whole)
         if not values.whole and not isinstance(elem, Struct):
             if len(several) < MOST_PARTS:
@@ -255,8 +257,7 @@ class Provenance(Witness):
         """Note that numbers with origins went into some memory through a view of NumPy's."""
         known = tuple(one for one in self.known(sources) if one.elements.allocation is not memory)
         if known:
-            values = HostValues(caller(), record, "view", known, len(self.outer) + len(self._host_reads))
-            self.arrays.setdefault(memory, []).append(values)
+            self._hold(memory, record, "view", known)
 
     def derived_before(self, leaves: Iterable[Allocation], bar: Allocation, record: int) -> None:
         """Note, before a record that reads them, gradients with respect to leaves that are as they were."""
@@ -281,8 +282,7 @@ class Provenance(Witness):
         self.differentiated += reads
         self._known.update(reads)
         for memory in bars:
-            values = HostValues(place, record, how, reads, len(self.outer) + len(self._host_reads))
-            self.arrays.setdefault(memory, []).append(values)
+            self._hold(memory, record, how, reads)
 
     def passed_on(self, record: int, numbers: Iterable[tuple[int, Any]], captured: Origins) -> None:
         """Note the numbers with origins among those that a record was given, by position, or has captured."""

@@ -6,6 +6,7 @@ before it is overwritten.  Both note what ran, to explain zeros.  Knows levels; 
 
 import weakref
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, reduce
 from math import prod
 from operator import add
@@ -165,17 +166,26 @@ class Run(Ran):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Passed(Ran):
-    """A program that ran on what has come from the inputs through integers: it has derivative zero."""
+class Moved(Ran):
+    """A program that ran and is not swept: `active` arguments have tangents, no other has derivatives.
+
+    The others are kept if they are arrays of integers, or come from the inputs through such.
+    """
 
     program: Program
-    arguments: tuple[array | None, ...]
+    arguments: tuple[Argument | None, ...]
+    active: Positions
+    groups: Groups
     place: Place
 
     @property
     def reached(self) -> list[array]:
-        """The arrays that it read."""
-        return self._arrays(self.program.reads)
+        """The arrays from which tangents pass; where values go on without, those that an adjoint reaches."""
+        passed: Sequence[int] = self.active
+        if passed and self.program.dead_ends:
+            with suppress(KernelError):  # there may be no adjoint: no message
+                passed = self.program.pullback(self.active, self.groups).reached
+        return self._arrays(i for i in passed if i in self.program.reads)
 
     def pull(self, bars: Adjoints, level: Level) -> None:
         """Do nothing: no adjoint passes."""
@@ -201,14 +211,14 @@ class Explaining(Level):
         """Keep a program that ran on nothing that carries derivatives, if it may have to be explained."""
         if self._ended and within(arguments, program.reads, self._ended):
             arrays = tuple(argument if isinstance(argument, array) else None for argument in arguments)
-            passed = Passed(program, arrays, caller())
+            passed = Moved(program, arrays, (), (), caller())
             self.entries.append(passed)
             self._ended.update(target.allocation for target in passed.written)
 
     def lacking(self, entry: Any) -> Sequence[array]:
         """The arrays behind integers that adjoints of an entry would reach if these carried derivatives."""
         match entry:
-            case Passed() | Move():
+            case Move():
                 read: Sequence[array] = entry.reached
             case Ran(program=program):
                 read = entry._arrays(i for i in program.reads if program.leads[i])
@@ -350,31 +360,6 @@ def carried(argument: Argument, memories: Container[Allocation], kept: Container
 
 
 # ---------------------------------------------------------------------------------------------- forward mode
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moved(Ran):
-    """A program that ran in forward mode: `active` arguments have tangents.
-
-    The others are kept if they are arrays of integers, or come from the inputs through such.
-    """
-
-    program: Program
-    arguments: tuple[Argument | None, ...]
-    active: tuple[int, ...]
-    groups: Groups
-    place: Place
-
-    @property
-    def reached(self) -> list[array]:
-        """The arrays from which tangents pass; where values go on without, those that an adjoint reaches."""
-        passed: Sequence[int] = self.active
-        try:
-            if self.program.dead_ends:
-                passed = self.program.pullback(self.active, self.groups).reached
-        except KernelError:  # there is no adjoint: no message
-            passed = self.active
-        return self._arrays(i for i in passed if i in self.program.reads)
 
 
 class Forward(Explaining):

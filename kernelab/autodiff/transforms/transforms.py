@@ -36,6 +36,7 @@ from kernelab.autodiff.transforms.trees import (
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, name_of
 from kernelab.hooks import steps
+from kernelab.lang.rounding import alike
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
@@ -457,12 +458,8 @@ def _require_alike(func: Function, held: Sequence[HostArray], values: Sequence[H
 
 def _are_alike(one: HostArray, other: HostArray) -> bool:
     """Whether values are the same but for rounding: sums may be taken in another order."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    rounding = _ROUNDING[one.dtype.itemsize]
-    one, other = one.astype(np.float64), other.astype(np.float64)
-    size = np.max(np.abs(one), initial=0.0, where=np.isfinite(one))
-    return np.allclose(one, other, rtol=0.0, atol=rounding * size, equal_nan=True)
+    is_comparable = one.shape == other.shape and one.dtype == other.dtype
+    return is_comparable and bool(alike(one, other, _ROUNDING[one.dtype.itemsize]).all())
 
 
 def _first_lane(level: Batch, value: Any) -> Any:
