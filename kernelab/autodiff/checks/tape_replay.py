@@ -16,8 +16,6 @@ from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import (
     CopyRecord,
     HostCallRecord,
-    IntegerCopy,
-    IntegerOverwrite,
     OverwriteRecord,
 )
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -226,7 +224,7 @@ def _play(record: Record) -> Play:
             )
         case CopyRecord(dest=dest, src=src, how=how):
             return Play(lambda run: transfer(run.of(dest), run.of(src), how), arrays, written)
-        case IntegerOverwrite() if not _is_known(record):
+        case OverwriteRecord() if not written and not _is_known(record):
             return Play(lambda run: None, arrays, written)  # it ends otherwise, which is told
         case OverwriteRecord(dest, how):
             values = _overwriting(record)
@@ -307,23 +305,19 @@ def touched(record: Record) -> Iterator[array]:
     """The arrays that a record takes."""
     if isinstance(record, LaunchRecord):
         yield from arrays_in(record.arguments)
-    elif isinstance(record, IntegerCopy):
-        yield from (record.src, record.dest)
-    elif isinstance(record, IntegerOverwrite):
-        yield record.dest
     else:
-        yield from (*record.read, *record.written)
+        yield from (*_loaded(record), *_changed(record))
 
 
 def _changed(record: Record) -> Sequence[array]:
     if isinstance(record, LaunchRecord):
         return [record.arguments[i] for i in record.kernel.plan.written]
-    return [record.dest] if isinstance(record, IntegerCopy | IntegerOverwrite) else record.written
+    return [record.dest] if isinstance(record, CopyRecord | OverwriteRecord) else record.written
 
 
 def _loaded(record: Record) -> list[array]:
     """The arrays whose values a record uses, not only adds to."""
-    if isinstance(record, IntegerCopy):
+    if isinstance(record, CopyRecord):
         return [record.src]
     if not isinstance(record, LaunchRecord):
         return list(record.read)

@@ -89,9 +89,17 @@ class Move(Simple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CopyRecord(Move):
-    """A copy, clone or assignment on a tape."""
+    """A copy, clone or assignment on a tape; of integers, no adjoint passes it, but values of floats may."""
 
     how: str
+
+    @property
+    def read(self) -> Sequence[array]:
+        return _floats(self.src)
+
+    @property
+    def written(self) -> Sequence[array]:
+        return _floats(self.dest)
 
     @property
     def title(self) -> str:
@@ -104,28 +112,13 @@ class CopyRecord(Move):
             level.clear(adjoints.of(self.dest))
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IntegerCopy(CopyRecord):
-    """A copy of integers that the tape has computed: no adjoint passes it, but values of floats may have."""
-
-    @property
-    def read(self) -> Sequence[array]:
-        return ()
-
-    @property
-    def written(self) -> Sequence[array]:
-        return ()
-
-    def would_reach(self, primal: array) -> bool:
-        return False
-
-    def pull(self, adjoints: Adjoints, level: Level) -> None:
-        pass
+def _floats(elements: array) -> tuple[array, ...]:
+    return (elements,) if is_differentiable(elements.dtype) else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OverwriteRecord(Simple):
-    """Elements set from the host: what was computed into them before is gone.
+    """Elements set from the host, floats or integers: what was computed into them before is gone.
 
     `value` is what they were set to, None where these are many; `version` is that of their memory then.
     """
@@ -140,22 +133,14 @@ class OverwriteRecord(Simple):
     def title(self) -> str:
         return f"`{self.how}`"
 
+    @property
+    def written(self) -> Sequence[array]:
+        return _floats(self.dest)
+
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         dest_bar = adjoints.known(self.dest)
         if dest_bar is not None:
             cleared(dest_bar)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IntegerOverwrite(OverwriteRecord):
-    """Integers set from the host, such as a counter that begins anew; no adjoint passes them."""
-
-    @property
-    def written(self) -> Sequence[array]:
-        return ()
-
-    def pull(self, adjoints: Adjoints, level: Level) -> None:
-        pass
 
 
 def cleared(bar: array) -> None:
@@ -178,8 +163,7 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
         value = dest.seen()[(0,) * dest.ndim].copy()
     elif dest.size <= FEW:
         value = dest.seen().copy()
-    kind = OverwriteRecord if is_differentiable(dest.dtype) else IntegerOverwrite
-    return kind(dest, how, place, value, dest.allocation.version)
+    return OverwriteRecord(dest, how, place, value, dest.allocation.version)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -24,7 +24,6 @@ from kernelab.autodiff.records.moves import (
     CopyRecord,
     FunctionRecord,
     HostCallRecord,
-    IntegerCopy,
     overwrite_of,
 )
 from kernelab.autodiff.records.provenance import LEFT, Provenance
@@ -433,6 +432,7 @@ class Recording(Witness, Recorder):
         """Record a copy."""
         pairs = [*zip(leaves_of(dest), leaves_of(src), strict=True)]
         floats = [(a, b) for a, b in pairs if is_differentiable(a.dtype)]
+        integers = [(a, b) for a, b in pairs if not is_differentiable(a.dtype)]
         has_values = bool(floats) or src.allocation in self._written
         if has_values:
             if src.allocation is not dest.allocation:
@@ -442,9 +442,7 @@ class Recording(Witness, Recorder):
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.provenance.replaced(dest, len(self.records))
-        self.records += [CopyRecord(a, b, False, caller(), how) for a, b in floats]
-        integers = [(a, b) for a, b in pairs if not is_differentiable(a.dtype)]
-        self.records += [IntegerCopy(a, b, False, caller(), how) for a, b in integers]
+        self.records += [CopyRecord(a, b, False, caller(), how) for a, b in (*floats, *integers)]
         if has_values and dest.allocation.is_exposed:
             self.looked_at(dest)
 
