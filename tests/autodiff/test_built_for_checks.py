@@ -47,9 +47,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     build = CpuBackend.build
 
-    def noted(self: CpuBackend, functions: Sequence[Function]) -> dict[str, Entry]:
+    def noted(self: CpuBackend, functions: Sequence[Function], threads: int = 0) -> dict[str, Entry]:
         names.extend(function.name for function in functions)
-        return build(self, functions)
+        return build(self, functions, threads)
 
     monkeypatch.setattr(CpuBackend, "build", noted)
     return names

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.backend.common.tiered import BETTER, LULL, Worker
+from kernelab.backend.common.tiered import BETTER, LULL, Worker, beside, compiler_runs
 from kernelab.backend.cuda import nvrtc
 from kernelab.backend.cuda.faults import fault
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
@@ -135,6 +135,18 @@ def test_who_needs_a_build_that_has_not_begun_builds_it() -> None:
     assert second.result() == second.result() == threading.get_ident()
     go.set()
     assert first.result()
+
+
+def test_what_waits_beside_a_build_begins_when_its_compiler_runs_the_innermost_first() -> None:
+    begun: list[str] = []
+    with beside(lambda: begun.append("adjoint")):
+        with beside(lambda: begun.append("vectors")):
+            assert not begun
+            compiler_runs()
+            assert begun == ["vectors", "adjoint"]
+        with beside(lambda: begun.append("cached")):
+            pass  # no compiler ran
+    assert begun == ["vectors", "adjoint", "cached"]
 
 
 def test_what_was_built_well_before_is_not_built_quickly(driver: Hurrying) -> None:

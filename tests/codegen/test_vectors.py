@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import pytest
 import kernelab as kl
 from kernelab.backend.common.backends import pack
 from kernelab.backend.common.build_cache import Cache
-from kernelab.backend.common.compiler import open_compiler, processor_features
+from kernelab.backend.common.compiler import Compiler, open_compiler, processor_features
+from kernelab.backend.common.tiered import AHEAD, BETTER
 from kernelab.backend.cpu import cpu_backend, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.backend.cpu.vector_tier import (
@@ -24,7 +26,7 @@ from kernelab.backend.cpu.vector_tier import (
     lanes_of,
     widths_of,
 )
-from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, layout_of
+from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, Unit, layout_of
 from kernelab.codegen.vectors import vector_emitter
 from kernelab.codegen.vectors.vector_emitter import operations_an_element
 from kernelab.codegen.vectors.vector_memory import LONG, is_long
@@ -756,6 +758,41 @@ def test_scalar_code_runs_until_vector_code_is_built_where_both_give_the_same_bi
     may_build.set()
     assert tier.run() is not None
     assert tier.run(N) is not None
+
+
+@pytest.mark.parametrize(("threads", "is_built"), [(N, True), (100, False)])
+def test_vector_code_that_a_first_launch_waits_for_is_built_beside_the_scalar_code(
+    threads: int, is_built: bool, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "def k(x: array[float], y: array[float]):\n    y[tid()] = sin(x[tid()])\n"
+    kernel, begun, compile = kl.compile(text)["k"], threading.Event(), Compiler.compile
+
+    def compiled(compiler: Compiler, unit: Unit, path: Path, more: tuple[str, ...] = ()) -> None:
+        if more:
+            begun.set()
+        compile(compiler, unit, path, more)
+        if not more and is_built:
+            assert begun.wait(60), "the vector code waited for the scalar code"
+
+    monkeypatch.setattr(Compiler, "compile", compiled)
+    kl.launch(kernel, threads, [kl.ones(N), kl.zeros(N)])
+    assert begun.is_set() == is_built
+
+
+@pytest.mark.parametrize("value", ["sin(x[i])", "2.0 * x[i]", "x[i] + x[max(i - 1, 0)] * x[min(i + 1, n)]"])
+def test_what_the_backward_pass_of_a_large_launch_runs_is_built_before_it(
+    value: str, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"def k(x: array[float], n: int, y: array[float]):\n    i = tid()\n    y[i] = {value}\n"
+    kernel, x, y = kl.compile(text)["k"], kl.ones(N, requires_grad=True), kl.zeros(N, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, N, [x, N - 1, y])
+    AHEAD.wait()
+    BETTER.wait()
+    builds: list[tuple[str, ...]] = []
+    monkeypatch.setattr(Compiler, "compile", lambda _, unit, path, more=(): builds.append(more))
+    tape.backward(grads={y: kl.ones(N)})
+    assert not builds and x.grad is not None
 
 
 GAINS = {

@@ -95,8 +95,8 @@ def pytest_configure(config: pytest.Config) -> None:
         harvest.kernels.append(self)
 
     @wraps(build)
-    def built(self: CpuBackend, functions: Sequence[Function]) -> Any:
-        made = build(self, functions)
+    def built(self: CpuBackend, functions: Sequence[Function], threads: int = 0) -> Any:
+        made = build(self, functions, threads)
         for function in functions:
             harvest.add(function)
         return made

@@ -6,8 +6,11 @@ run.  Knows programs and packed arguments; must not know records.
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from kernelab.backend.common.tiered import AHEAD
+from kernelab.backend.cpu import vector_tier
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.lang.types import Array
 from kernelab.passes.access.access_regions import Situation
@@ -15,8 +18,9 @@ from kernelab.passes.access.independence import changed
 from kernelab.passes.ad.gathered import Gathered, gathered
 from kernelab.passes.ad.left_adjoints import cleared_once
 from kernelab.runtime.array.array import array
-from kernelab.runtime.kernel.dispatch import has_vectors
+from kernelab.runtime.kernel.dispatch import begin_vectors, has_vectors
 from kernelab.runtime.kernel.program import Program
+from kernelab.runtime.memory.spaces import Space
 
 _HEAD = 8 * GRID_SLOTS
 _REMEMBERED = 64
@@ -49,6 +53,13 @@ class GatheredAdjoint:
         self._rest = None if form.rest is None else Program(form.rest)
         self._clears = form.rest is None or cleared_once(adjoint.flat).issuperset(changed(form.rest))
         self._launches: dict[Any, Launches | None] = {}
+
+    def build(self) -> None:
+        """Build all that its launches run."""
+        for _, program in self._sums:
+            has_vectors(program.entry)
+        if self._rest is not None:
+            _ = self._rest.entry
 
     def launches(self, extents: tuple[int, ...], arguments: Sequence[Any]) -> Launches | None:
         """The launches for an adjoint with these arguments, primals first; None where it runs as it is."""
@@ -90,6 +101,21 @@ def _number(value: Any) -> int | None:
     if isinstance(value, bytes):
         return int.from_bytes(value[:8], "little", signed=True)
     return int(value) if hasattr(value, "__index__") else None
+
+
+def build_ahead(adjoint: Program, space: Space | None, threads: int) -> None:
+    """Build an adjoint in the background; then what a launch of so many threads runs in place of it."""
+    adjoint.build_ahead(space)
+    if space is None and threads >= vector_tier.FEWEST_WITH_LOOPS:
+        AHEAD.begin(partial(_build_for_many, adjoint, threads), was_told=True)
+
+
+def _build_for_many(adjoint: Program, threads: int) -> None:
+    form = gathered_adjoint(adjoint) if threads >= vector_tier.FEWEST else None
+    if form is None:
+        begin_vectors(adjoint.entry, threads)
+    else:
+        form.build()
 
 
 def gathered_adjoint(adjoint: Program) -> GatheredAdjoint | None:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
-from kernelab.autodiff.records.gathered_launch import Launches, gathered_adjoint
+from kernelab.autodiff.records.gathered_launch import Launches, build_ahead, gathered_adjoint
 from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import cleared
@@ -163,7 +163,7 @@ def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     read = references.union(i for i in plan.read_in_text if i in plan.floats)
     pullback = pullback_of(call.kernel.program, active, groups, settled) if active else None
     if isinstance(pullback, Pullback):
-        with beside(partial(pullback.adjoint.build_ahead, call.space)):
+        with beside(partial(build_ahead, pullback.adjoint, call.space, call.grid.threads)):
             call.build(pullback)
     off = isinstance(pullback, KernelTypeError) and not call.kernel.has_backward
     reached = (

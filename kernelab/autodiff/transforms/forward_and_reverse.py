@@ -253,7 +253,7 @@ class Reverse(Explaining):
             self.parent.run(pullback.primal, grid, arguments)
             return
         space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
-        with beside(partial(adjoint.build_ahead, space)):
+        with beside(partial(adjoint.build_ahead, space, prod(grid))):
             self.parent.run(pullback.primal, grid, arguments)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:

@@ -9,6 +9,7 @@ ended, also if it ended with an error.
 import ctypes
 import math
 import re
+import struct
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -60,6 +61,10 @@ def slots_of(args: Args) -> list[int]:
     return slots
 
 
+grid_in = struct.Struct(f"{GRID_SLOTS}q").unpack_from
+"""The extents of the grid of a launch, from its packed arguments."""
+
+
 class Part(NamedTuple):
     """Some threads of a launch: those of a box, () for all, but the first `done` threads of the launch.
 
@@ -99,9 +104,10 @@ class Backend(Protocol):
     @property
     def name(self) -> str: ...
 
-    def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
+    def build(self, functions: Sequence[Function], threads: int = 0) -> dict[str, Entry]:
         """An entry for each function, by name; they are scalarised, without calls, of distinct names.
 
+        What else a launch of so many threads would wait for is built at the same time.
         Raises BuildError.
         """
 

@@ -168,7 +168,7 @@ for _worker in (AHEAD, BETTER):
     after_fork(_worker.forget)
 
 
-_BESIDE: ContextVar[list[Callable[[], object]] | None] = ContextVar("_BESIDE", default=None)
+_BESIDE: ContextVar[tuple[list[Callable[[], object]], ...]] = ContextVar("_BESIDE", default=())
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def beside(begin: Callable[[], object]) -> Iterator[None]:
     Two threads that write the texts of two programs at once take turns: both would come late.
     """
     waiting = [begin]
-    token = _BESIDE.set(waiting)
+    token = _BESIDE.set((waiting, *_BESIDE.get()))
     try:
         yield
     finally:
@@ -188,10 +188,10 @@ def beside(begin: Callable[[], object]) -> Iterator[None]:
 
 
 def compiler_runs() -> None:
-    """Begin the build that waits for the compiler of this one."""
-    waiting = _BESIDE.get()
-    if waiting:
-        waiting.pop()()
+    """Begin the builds that wait for the compiler of this one, the innermost block's first."""
+    for waiting in _BESIDE.get():
+        if waiting:
+            waiting.pop()()
 
 
 class Tiered:

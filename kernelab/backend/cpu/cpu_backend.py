@@ -9,7 +9,6 @@ so that it gives the same in every run.  Knows files, compilers and ctypes; must
 import contextlib
 import ctypes
 import os
-import struct
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from ctypes import create_string_buffer
@@ -27,6 +26,7 @@ from kernelab.backend.common.backends import (
     Part,
     StorageFull,
     failure,
+    grid_in,
     interrupted,
     register,
     rest_of,
@@ -35,7 +35,7 @@ from kernelab.backend.common.backends import (
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import VARIABLES, Compiler, open_compiler
 from kernelab.backend.common.interrupts import end_if_interrupted
-from kernelab.backend.common.tiered import BETTER, Pending
+from kernelab.backend.common.tiered import BETTER, Pending, beside
 from kernelab.backend.cpu import native_calls
 from kernelab.backend.cpu.cores import Work, available
 from kernelab.backend.cpu.native_calls import GIVEN_UP, Code, Native
@@ -72,8 +72,6 @@ from kernelab.settings import settings
 # ---------------------------------------------------------------------------------------------------- entries
 
 
-_grid = struct.Struct(f"{GRID_SLOTS}q").unpack_from
-
 _Poll = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -87,20 +85,26 @@ class CpuBackend:
         self._native: Pending[Native] | None = None
         self._compilers: dict[tuple[str | None, ...], Compiler] = {}
 
-    def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
+    def build(self, functions: Sequence[Function], threads: int = 0) -> dict[str, Entry]:
         """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
 
-        Raises NoCompilerError where there is no compiler, else BuildError.
+        The vector code that a launch of so many threads needs is built beside them.  Raises NoCompilerError
+        where there is no compiler, else BuildError.
         """
         compiler = self.compiler()
         unit = emit(functions, Cpu())
         key = key_of(unit.text, compiler.identity, str(ABI_VERSION))
-        library = self.cache.library(key, lambda path: compiler.compile(unit, path), _load)
+        tiers = [VectorTier(function, self.cache, compiler) for function in functions]
+
+        def begin_vectors() -> None:
+            for tier in tiers:
+                tier.begin(threads)
+
+        with beside(begin_vectors):
+            library = self.cache.library(key, lambda path: compiler.compile(unit, path), _load)
         return {
-            info.name: CpuEntry(
-                info, library, VectorTier(function, self.cache, compiler), Split(function, info), self
-            )
-            for info, function in zip(unit.entries, functions, strict=True)
+            info.name: CpuEntry(info, library, vectors, Split(function, info), self)
+            for info, function, vectors in zip(unit.entries, functions, tiers, strict=True)
         }
 
     def native(self, *, waits: bool = False) -> Native | None:
@@ -166,10 +170,15 @@ class CpuEntry:
         """Whether large launches run vector code."""
         return self._vectors is not None and self._vectors.run() is not None
 
+    def begin_vectors(self, threads: int) -> None:
+        """Begin to build, in the background, the vector code that a launch of so many threads waits for."""
+        if self._vectors is not None:
+            self._vectors.begin(threads)
+
     def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         vectors = None
-        if (threads := prod(_grid(args))) >= self._fewest:
+        if (threads := prod(grid_in(args))) >= self._fewest:
             vectors, left = self._for_many(threads, args, left, limit or room)
         if left and left[0].box:
             self._run_parts(Launch(self._run, vectors, args, limit, room), left)

@@ -216,7 +216,7 @@ class Interpreter:
 
     name = "interp"
 
-    def build(self, functions: Sequence[Function]) -> dict[str, backends.Entry]:
+    def build(self, functions: Sequence[Function], threads: int = 0) -> dict[str, backends.Entry]:
         """An entry for each function, by name."""
         return {function.name: entry(function) for function in functions}
 

@@ -16,7 +16,7 @@ from typing import Any
 from kernelab.backend.common.backends import Args
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import Compiler, processor_features
-from kernelab.backend.common.tiered import BETTER, Pending
+from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import ABI_VERSION, Unit
 from kernelab.codegen.cpp.targets import Cpu
@@ -75,6 +75,12 @@ class VectorTier:
         loops = (stmt for stmt in walk(function.body) if isinstance(stmt, For | While))
         has_long = any(isinstance(loop, While) or not isinstance(loop.count, Const) for loop in loops)
         self.fewest = FEWEST_WITH_LOOPS if has_long else FEWEST
+
+    def begin(self, threads: int) -> None:
+        """Begin to build, in the background, what a launch of so many threads would wait for."""
+        is_new = "_pending" not in self.__dict__
+        if is_new and threads >= self.fewest and _may_run() and threads > self._most_at_first:
+            self._pending = AHEAD.begin(self._built, was_told=True)
 
     def run(self, threads: int | None = None) -> Run | None:
         """The entry for a launch of so many threads, built now if None; None where scalar code runs."""

@@ -98,7 +98,7 @@ class CudaBackend:
         """The workspace of launches of the capture that goes on: it belongs to the graph."""
         self.stream_sync = StreamSync(driver)
 
-    def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
+    def build(self, functions: Sequence[Function], threads: int = 0) -> dict[str, Entry]:
         """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
 
         Raises BuildError.

@@ -43,14 +43,14 @@ class Held(NamedTuple):
     allocated: int
 
 
-def place(function: Function) -> "Placed":
-    """The entry of a scalarised function, wherever it will run.
+def place(function: Function, threads: int = 0) -> "Placed":
+    """The entry of a scalarised function, wherever it will run; `threads` are those of its first launch.
 
     It is built for the CPU at once, unless CUDA devices are in use.  Raises BuildError.
     """
     placed = Placed(function)
     if not OPEN:
-        placed.on_cpu()
+        placed.on_cpu(threads)
     return placed
 
 
@@ -90,9 +90,9 @@ class Placed:
             entry(args)
             self._enter = entry.enter if isinstance(entry, CpuEntry) else None
 
-    def on_cpu(self) -> Entry:
+    def on_cpu(self, threads: int = 0) -> Entry:
         if self._cpu is None:
-            self._cpu = CPU.backend.build([self.function])[self.function.name]
+            self._cpu = CPU.backend.build([self.function], threads)[self.function.name]
         return self._cpu
 
     def on(self, space: Space) -> "CudaEntry":
@@ -227,9 +227,9 @@ class Culprit:
 
 
 @put_off()
-def build(function: Function) -> Placed:
-    """The entry of a function, ready to run."""
-    return place(scalarise(function))
+def build(function: Function, threads: int = 0) -> Placed:
+    """The entry of a function, ready to run; `threads` are those of its first launch."""
+    return place(scalarise(function), threads)
 
 
 def tracing(program: "Poisoned") -> Tracing:
@@ -237,11 +237,11 @@ def tracing(program: "Poisoned") -> Tracing:
     return Tracing(program, place(program.function))
 
 
-def ready(function: Function, space: Space | None) -> Placed:
+def ready(function: Function, space: Space | None, threads: int = 0) -> Placed:
     """The entry of a function, built for a device, or for the CPU."""
-    placed = build(function)
+    placed = build(function, threads)
     if space is None:
-        placed.on_cpu()
+        placed.on_cpu(threads)
     else:
         placed.compiled[space] = space.backend.compile([placed.function], ahead=True)
     return placed
@@ -258,6 +258,13 @@ def has_vectors(entry: Entry) -> bool:
     """Whether large launches run vector code, which is built now if it is not yet."""
     on_cpu = entry.on_cpu() if isinstance(entry, Placed) else entry
     return isinstance(on_cpu, CpuEntry) and on_cpu.has_vectors
+
+
+def begin_vectors(entry: Entry, threads: int) -> None:
+    """Begin to build, in the background, the vector code that a launch of so many threads waits for."""
+    on_cpu = entry.on_cpu() if isinstance(entry, Placed) else entry
+    if isinstance(on_cpu, CpuEntry):
+        on_cpu.begin_vectors(threads)
 
 
 # ----------------------------------------------------------------------------------------------------- memory

@@ -7,9 +7,10 @@ an adjoint, and many lanes of both.  Knows passes and how to build; must not kno
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any, TypeVar
 
-from kernelab.backend.common.backends import Args, Entry
+from kernelab.backend.common.backends import Args, Entry, grid_in
 from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
 from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at, rounded_often, totals, wide
@@ -74,6 +75,7 @@ class Program:
         self._made: dict[Hashable, Any] = {}
         self._sharing: dict[tuple[bytes, ...], Groups] = {}
         self._ahead: Pending[Placed] | None = None
+        self._threads = 0
 
     def __repr__(self) -> str:
         return f"<program {self.function.name}>"
@@ -238,7 +240,7 @@ class Program:
 
     @cached_property
     def entry(self) -> Entry:
-        return dispatch.build(self.flat) if self._ahead is None else self._ahead.result()
+        return dispatch.build(self.flat, self._threads) if self._ahead is None else self._ahead.result()
 
     @cached_property
     def aliased_entry(self) -> Entry:
@@ -254,9 +256,14 @@ class Program:
         """Whether these arguments share memory so that they need an entry of their own."""
         return self.totals and bool(self.sharing(arguments))
 
-    def entry_for(self, arguments: Sequence[Any]) -> Entry:
-        """The entry for these arguments, which may share memory."""
-        return self.aliased_entry if self.totals and self.shares(arguments) else self.entry
+    def entry_for(self, arguments: Sequence[Any], threads: int = 0) -> Entry:
+        """The entry for these arguments, which may share memory; `threads` are those of its launch."""
+        return self.aliased_entry if self.totals and self.shares(arguments) else self.built_for(threads)
+
+    def built_for(self, threads: int) -> Entry:
+        """The entry; if it is built now, so is what else a launch of so many threads would wait for."""
+        self._threads = threads
+        return self.entry
 
     def run(self, args: Args, shares: bool = False, kept: int = 0) -> None:
         """Run the entry within the memory that it may keep, or, with `shares`, that for shared memory.
@@ -264,6 +271,8 @@ class Program:
         Its caller holds the bytes `kept` already.  `spilled` counts the runs that went on with checkpoints.
         Raises KernelMemoryError.
         """
+        if not shares and "entry" not in self.__dict__:
+            self.built_for(prod(grid_in(args)))
         usual = self.aliased_entry if shares else self.entry
         if self.keeps:
             self.spilled += run_within_budget(usual, lambda: self._frugal_entry(shares), args, kept)
@@ -280,10 +289,13 @@ class Program:
         program = self if self._frugal is None else self._frugal()
         return program.aliased_entry if shares else program.entry
 
-    def build_ahead(self, space: Space | None) -> Pending[Placed] | None:
-        """Start to build it in the background for where it will run, None for the CPU, unless it is built."""
+    def build_ahead(self, space: Space | None, threads: int = 0) -> Pending[Placed] | None:
+        """Start to build it in the background for where it will run, None for the CPU, unless it is built.
+
+        What else a launch of so many threads would wait for is built, too.
+        """
         if not self.is_begun:
-            self._ahead = AHEAD.begin(partial(dispatch.ready, self.flat, space), was_told=True)
+            self._ahead = AHEAD.begin(partial(dispatch.ready, self.flat, space, threads), was_told=True)
         return self._ahead
 
     @property

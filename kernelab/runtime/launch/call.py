@@ -126,13 +126,13 @@ class Call:
     def build(self, pullback: object) -> None:
         """Build what `augmented`, or `primal` where there is no backward pass, will run."""
         if isinstance(pullback, Pullback) and pullback.residuals:
-            _ = pullback.primal.entry
+            pullback.primal.built_for(self.grid.threads)
         else:
-            self.kernel.program.entry_for(self.arguments)
+            self.kernel.program.entry_for(self.arguments, self.grid.threads)
 
     def primal(self) -> None:
         """Run the kernel."""
-        entry = self.kernel.program.entry_for(self.arguments)
+        entry = self.kernel.program.entry_for(self.arguments, self.grid.threads)
         if self.config is DEFAULT_CONFIG:
             entry(b"".join(self.parts))
             return

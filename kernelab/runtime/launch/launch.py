@@ -195,7 +195,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         traced = will_write(kernel.program, grid.extents, arguments)
         if traced and record_tape:
             note_origin(kernel.name, arguments, (plan.read, plan.numbers), traced)
-        kernel.program.entry_for(arguments)(b"".join(parts))
+        kernel.program.entry_for(arguments, grid.threads)(b"".join(parts))
     if checked is not None:
         checked.has_run()
         if recorder is not None:
