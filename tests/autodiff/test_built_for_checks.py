@@ -117,3 +117,17 @@ def test_what_has_been_interpreted_for_as_long_as_a_build_takes_is_built(
         runs += 1
         assert runs < 100
     assert runs > 2
+
+
+def test_the_pattern_of_a_sum_is_found_without_a_build(built: list[str]) -> None:
+    kernels = kl.compile(TEXT)
+
+    def energy(x: Any) -> Any:
+        y, loss = kl.zeros_like(x), kl.zeros(1, dtype=float)
+        kernels["waves"][x.shape[0]](x, y)
+        kernels["total"][x.shape[0]](y, loss)
+        return loss
+
+    x = kl.full(300, 0.7, dtype=float, requires_grad=True)
+    assert kl.autograd.jacobian(kl.func.grad(energy), inputs=[x], sparse=True)[0, 0].shape == (300, 300)
+    assert built and not [name for name in built if "dependencies" in name]

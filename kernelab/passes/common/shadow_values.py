@@ -289,9 +289,8 @@ class _Dependencies(Accompanying):
         if stmt.array not in self.beside:
             super().atomic(stmt)
             return
-        before = self.new_companion(stmt.out)
-        bits, place = self.beside[stmt.array], self.place(stmt)
-        self.builder.emit(ir.Load(before, bits, place, stmt.span))
         super().atomic(stmt)
-        united = self.builder.apply("bit_or", before, self.companion(stmt.value))
-        self.builder.emit(ir.Store(bits, place, united, stmt.span))
+        before, more = self.new_companion(stmt.out), self.companion(stmt.value)
+        bits, place = self.beside[stmt.array], self.place(stmt)
+        # Threads that meet here may do so in any order.
+        self.builder.emit(ir.Atomic(before, "or", bits, place, more, stmt.span))
