@@ -4,7 +4,8 @@ import { html } from "./dom";
 import type { Asked, Message, Model } from "./protocol";
 
 const PATIENCE = 4000;
-const SILENT = "⚠ not connected: no kernel answers. It is busy, or this page has none; what stands here is what was last known.";
+const SILENT =
+  "⚠ not connected: the kernel that made this view does not answer. It is busy or has ended; what stands here is what was last known.";
 const ENDED =
   "⚠ not connected: the kernel that recorded this tape has ended. What stands here is what was last known; run the cells again for a live view.";
 const LAST = ["restarting", "autorestarting", "terminating", "dead"];

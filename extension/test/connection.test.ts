@@ -24,7 +24,7 @@ beforeEach(() => {
 test("a kernel that does not answer is told of, until it does", () => {
   expect([model.greeted, told()]).toEqual([1, ""]);
   vi.runAllTimers();
-  expect(told()).toContain("not connected: no kernel answers");
+  expect(told()).toContain("not connected: the kernel that made this view does not answer");
   model.message({ op: "here" });
   expect(told()).toBe("");
 });

@@ -147,8 +147,9 @@ class Problems:
         return self._is_kernel and span is not None and span.source.label == label_of(self._running[1])
 
     def _problem(self, diagnostic: Diagnostic, call: tuple[Place, ...] = ()) -> Problem:
-        places = dict.fromkeys(self.places(diagnostic.span, *(other.span for other in diagnostic.related)))
-        return Problem(diagnostic.code.replace("-", " "), diagnostic.message, (*call, *places))
+        spans = diagnostic.span, *(other.span for other in diagnostic.related)
+        places = tuple(dict.fromkeys((*call, *self.places(*spans))))
+        return Problem(diagnostic.code.replace("-", " "), diagnostic.message, places)
 
     def warned(self, diagnostic: Diagnostic) -> None:
         """A warning is given; of overwrites `overwritten` tells."""
@@ -166,15 +167,16 @@ class Problems:
         return tuple(_place(cell, label_of(file), line - 1, linecache.getlines(file)) for line in lines[-1:])
 
     def overwritten(self, event: Overwrite) -> None:
-        """Elements that a gradient needs are overwritten, here and now."""
+        """Elements that a gradient needs are overwritten, here and now; what the tape has kept is no problem."""
+        if event.outcome == "saved":
+            return
         key = event.place, event.reader.place, event.outcome
         if key in self._seen:
             return  # a loop does it again: nothing new, and nothing to wait for
         self._seen.add(key)
         places = self.places(event.place.span, event.reader.place.span)
-        wrong = "kept" if event.outcome == "saved" else "overwritten"
         called = name_of_memory(event.elements.allocation) or "an array"
-        self.found(Problem(wrong, _SAID[event.outcome].format(called, event.reader.call.kernel.name), places))
+        self.found(Problem("overwritten", _SAID[event.outcome].format(called, event.reader.call.kernel.name), places))
 
     def found(self, problem: Problem) -> None:
         """Tell of a problem that is new, and remember that it has come up in this run."""
@@ -224,7 +226,6 @@ class Problems:
 
 
 _SAID = {
-    "saved": "`{}` is overwritten; the tape has kept what the gradient of `{}` needs",
     "tainted": "`{}` is overwritten, but the gradient of `{}` needs its old values, and would be wrong",
     "refused": "`{}` must not be overwritten: the gradient of `{}` needs its old values",
 }
@@ -341,7 +342,7 @@ class State:
             "checked": self.check,
             "launches": self.launches,
             "problems": problems,
-            "warnings": sum(problem["kind"] != "kept" for problem in problems),
+            "warnings": len(problems),
         }
 
 

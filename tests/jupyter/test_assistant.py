@@ -144,6 +144,18 @@ def test_an_overwrite_is_told_at_both_lines_until_it_is_mended(notebook: Noteboo
     assert page.ask("state")["problems"] == []
 
 
+def test_values_that_the_tape_has_kept_are_no_warning(notebook: Notebook, page: Page) -> None:
+    notebook.run(SQUARE)
+    page.run(OVERWRITE.format("x.fill_(3.0)").replace("warn", "save"), cell="b")
+    assert page.ask("state")["problems"] == []
+
+
+def test_an_error_whose_line_is_that_of_the_call_names_it_once(notebook: Notebook, page: Page) -> None:
+    notebook.run(SQUARE)
+    page.run(OVERWRITE.format("pass") + "kl.contributions(tape, x, (1, 0), y)", cell="b")
+    assert _warning(page)["others"] == []
+
+
 CUT = """x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
 y, z = kl.zeros(2, dtype=float, requires_grad={}), kl.zeros(2, dtype=float, requires_grad=True)
 with kl.Tape() as tape:

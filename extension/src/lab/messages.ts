@@ -114,7 +114,7 @@ export interface Checked extends Place {
 export interface Warning extends Place {
   event: "warning";
   key: number;
-  /** "overwritten", "kept", "not finite", or the code of another mistake of a run. */
+  /** "overwritten", "not finite", or the code of another mistake of a run. */
   kind: string;
   message: string;
   others: Place[];

@@ -42,7 +42,7 @@ export function warningsShown(warnings: Warning[], notebook: Notebook, trans: Tr
   const items = warnings.map((one) =>
     html(
       "li",
-      { class: one.kind === "kept" ? "kernelab-kept" : "" },
+      {},
       html("p", {}, one.message),
       ...[one, ...one.others].map((place, number) => link(place, `${one.key} ${number}`, notebook, trans)),
     ),
@@ -93,7 +93,7 @@ export function checksShown(checks: Checked[], notebook: Notebook, trans: Transl
   const items = checks.map((one, number) =>
     html(
       "li",
-      { class: one.passed ? "kernelab-kept" : "" },
+      { class: one.passed ? "kernelab-passed" : "" },
       html("p", { class: one.passed ? "" : "kernelab-bad" }, one.verdict),
       link(one, `check ${number}`, notebook, trans),
     ),
@@ -113,10 +113,9 @@ function section(title: string, count: number, none: string, items: HTMLElement[
   return html("section", { "aria-label": title }, html("h2", {}, title, items.length ? ` (${count})` : ""), shown);
 }
 
-/** One line: device, compiler, checked mode, the launches of the tape, and how many warnings there are, less those of values that the tape has kept. */
-export function stateShown({ device, compiler, checked, launches }: Replies["state"], open: Warning[], trans: TranslationBundle): string {
+/** One line: device, compiler, checked mode, the launches of the tape, and how many warnings there are. */
+export function stateShown({ device, compiler, checked, launches }: Replies["state"], count: number, trans: TranslationBundle): string {
   const taped = launches === null ? "" : trans._n("%1 launch on the tape", "%1 launches on the tape", launches, launches);
-  const count = open.filter(({ kind }) => kind !== "kept").length;
   const warned = count ? trans._n("⚠ %1 warning", "⚠ %1 warnings", count, count) : "";
   return ["∇", device, compiler ?? trans.__("no compiler"), checked && trans.__("checked: %1", checked), taped, warned]
     .filter(Boolean)

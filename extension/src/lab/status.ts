@@ -31,7 +31,7 @@ export class Status extends Widget {
   private draw(): void {
     const panel = this.links.tracker.currentWidget,
       state = panel && this.warnings.stateOf(panel);
-    if (state) this.button.textContent = stateShown(state, this.warnings.of(panel), this.trans);
+    if (state) this.button.textContent = stateShown(state, this.warnings.of(panel).length, this.trans);
     if (this.isActive === Boolean(state)) return;
     this.isActive = Boolean(state);
     this.activeChanged.emit();
