@@ -69,7 +69,12 @@ class Layout {
     for (const one of graph.nodes()) this.boxes.set(one, graph.node(one));
     for (const [edge, from, to] of ours) this.lines[edge] = graph.edge(from, to).points.map(({ x, y }) => ({ x, y }));
     const { width = 0, height = 0 } = graph.graph();
-    return { width, height };
+    // dagre leads some edges around all nodes, above or below what it calls the height.
+    const bends = ours.flatMap(([edge]) => this.lines[edge]!),
+      top = bends.reduce((least, { y }) => Math.min(least, y), 0),
+      bottom = bends.reduce((most, { y }) => Math.max(most, y), height);
+    for (const one of [...bends, ...graph.nodes().map((id) => graph.node(id))]) one.y -= top;
+    return { width, height: bottom - top };
   }
 
   private size(one: Node | Frame): { width: number; height: number } {

@@ -151,3 +151,20 @@ test("what is done to other arrays in turn is folded, and the first and last of 
   ]);
   expect([graph.launch(17), graph.array(23)]).toEqual(name);
 });
+
+test("the lines of an array that all launches of a chain read stay within the picture", () => {
+  const store = new Store(),
+    launches = [...Array(8).keys()];
+  store.apply(
+    tape(8, {
+      kinds: [{ title: "step", kind: "launch", place: "here", grid: [4], reads: ["x", "v", "k"], writes: ["x1", "v1"] }],
+      memories: ["k", ...launches.flatMap((i) => [`x${i}`, `v${i}`]), "x8", "v8"].map((name) => [name, 4, true]),
+      arrays: [...Array(19).keys()].map((memory) => [memory, 0]),
+      names: [],
+      steps: launches.map((i) => [0, [2 * i + 1, 2 * i + 2, 0], [2 * i + 3, 2 * i + 4]]),
+      records: launches,
+    }),
+  );
+  const { lines, height } = layout(graphOf(store));
+  expect(lines.flat().filter(({ y }) => y < 0 || y > height)).toEqual([]);
+});
