@@ -236,7 +236,7 @@ def test_the_view_says_what_each_loop_saves_at_its_line() -> None:
     assert isinstance(kernel, Kernel)
     (saved,) = (line for line in render(view(kernel, ("none",))).splitlines() if line.startswith("saved"))
     assert saved == (
-        "saved for the sweep: loop of line 5: s (4 bytes an iteration); "
+        "saved for the backward pass: loop of line 5: s (4 bytes an iteration); "
         "loop of line 9: s (4 bytes a checkpoint); loop of line 9: s (4 bytes an iteration of a segment); "
         "loop of line 10: s (4 bytes an iteration); "
         "loop of line 7: nothing"

@@ -293,7 +293,7 @@ def test_the_source_and_the_signature_of_a_kernel_can_be_inspected(notebook: Not
 def test_values_that_a_kernel_captured_are_shown(notebook: Notebook) -> None:
     notebook.run("dt = 0.25")
     outcome = notebook.run("%%kernel\ndef step(x: array[float]):\n    x[tid()] = x[tid()] + dt")
-    assert "captured from the notebook: dt = 0.25" in outcome.text
+    assert "captured from outside: dt = 0.25" in outcome.text
 
 
 def test_a_function_of_another_cell_is_shown_with_its_own_lines(notebook: Notebook) -> None:

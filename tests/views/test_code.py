@@ -38,8 +38,8 @@ def lines(kernel: kl.Kernel, *panes: str) -> list[str]:
 def test_the_first_lines_say_what_the_kernel_does_to_arrays_and_what_it_captured(scan: kl.Kernel) -> None:
     title, captured, saved = lines(scan, "none")[:3]
     assert title == "kernel scan · reads x, n · writes out"
-    assert captured == "captured from the notebook: gain = 1.5"
-    assert saved.startswith("saved for the sweep: loop of line 5: ")
+    assert captured == "captured from outside: gain = 1.5"
+    assert saved.startswith("saved for the backward pass: loop of line 5: ")
     assert saved.endswith("bytes an iteration)")
 
 
@@ -113,6 +113,7 @@ def test_what_a_tape_keeps_is_said() -> None:
     assert isinstance(square, kl.Kernel)
     assert [saving.bytes for saving in parts_of(square).residuals] == [4]
     assert "kept by a tape: line 2: " in markup.render(view(square))
+    assert "saved for" not in markup.render(view(square))
 
 
 def test_a_kernel_whose_text_is_unusual_is_still_shown() -> None:
