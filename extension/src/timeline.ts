@@ -246,7 +246,7 @@ export class Timeline {
           "text-anchor": "middle",
           class: store.isNamed(memory) ? "klt-code" : "klt-code klt-guess",
         },
-        shorten(store.name(memory), room - mark.length) + mark,
+        shorten(store.name(memory).replace(/^array /, "#"), room - mark.length) + mark,
       ),
       ...(isShared ? [] : [svg("text", { x, y: 31, "text-anchor": "middle", class: "klt-dim" }, cut(this.layoutOf(memory), room))]),
     );

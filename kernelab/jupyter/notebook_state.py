@@ -167,7 +167,7 @@ class Problems:
         return tuple(_place(cell, label_of(file), line - 1, linecache.getlines(file)) for line in lines[-1:])
 
     def overwritten(self, event: Overwrite) -> None:
-        """Elements that a gradient needs are overwritten, here and now; what the tape has kept is no problem."""
+        """Elements that a gradient needs are overwritten, here and now; kept ones are no problem."""
         if event.outcome == "saved":
             return
         key = event.place, event.reader.place, event.outcome
@@ -176,7 +176,9 @@ class Problems:
         self._seen.add(key)
         places = self.places(event.place.span, event.reader.place.span)
         called = name_of_memory(event.elements.allocation) or "an array"
-        self.found(Problem("overwritten", _SAID[event.outcome].format(called, event.reader.call.kernel.name), places))
+        self.found(
+            Problem("overwritten", _SAID[event.outcome].format(called, event.reader.call.kernel.name), places)
+        )
 
     def found(self, problem: Problem) -> None:
         """Tell of a problem that is new, and remember that it has come up in this run."""

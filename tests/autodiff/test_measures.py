@@ -50,6 +50,13 @@ def test_measuring_changes_no_gradient_and_needs_no_backward() -> None:
     assert tape.norms() is norms
 
 
+def test_steps_are_counted_from_one_and_columns_without_entries_are_left_out() -> None:
+    tape, _, loss = recorded("root", [1.0, 4.0])
+    text, page = str(tape.measure(loss)), tape.norms()._repr_mimebundle_()["text/html"]
+    assert text.splitlines()[-4].split() == ["step", "record", "norm", "where"]
+    assert [label.split(">")[1] for label in page.split("</text>")[:-1]][-2:] == ["1", "2"]
+
+
 def test_without_a_loss_what_is_computed_last_is_measured() -> None:
     tape, _, loss = recorded("root", [1.0, 4.0])
     assert [step.norm for step in tape.measure().steps] == [step.norm for step in tape.measure(loss).steps]
@@ -152,3 +159,12 @@ def test_the_profile_has_each_kernel_and_leaves_arrays_as_they_are() -> None:
     assert x.numpy().tolist() == [8, 16] and loss.numpy().tolist() == [24]
     assert x.grad.numpy().tolist() == [0, 0]
     assert "GB/s" in str(profile) and "grows" in str(profile)
+    assert "not timed" not in str(profile)
+
+
+def test_the_profile_says_how_many_records_are_not_timed() -> None:
+    x, loss = kl.array([1.0, 2.0], dtype=float, requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["total"][2](kl.checkpoint(lambda x: x * x, x), loss)
+    told = str(tape.profile(loss)).splitlines()[0]
+    assert told.endswith("; not timed: 1 record of checkpoints, copies or functions")

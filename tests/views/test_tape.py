@@ -70,6 +70,21 @@ def test_arrays_have_the_names_that_their_user_gave_them_and_else_those_of_param
     assert (first, second) == (["angle", "y"], ["angle", "nodes.height"])
 
 
+def test_the_name_of_what_a_record_ran_stands_first() -> None:
+    def twice(x: kl.array) -> kl.array:
+        return x + x
+
+    x, short = kl.ones(3, dtype=float, requires_grad=True), kl.zeros(1, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.checkpoint(twice, x)
+        with pytest.raises(kl.KernelIndexError):
+            kl.launch(SQUARE, dim=3, inputs=[x], outputs=[short])
+    assert [row.split()[1:3] for row in shown(tape)[-2:]] == [
+        ["twice", "(checkpoint)"],
+        ["square", "(failed)"],
+    ]
+
+
 class Hostile:
     """A key, and an object, that cannot be looked at."""
 

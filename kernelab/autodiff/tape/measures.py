@@ -114,9 +114,10 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile(Printed):
-    """The kernels of a tape by the time that they take, the longest first."""
+    """The kernels of a tape by the time that they take, the longest first; how many records are others."""
 
     kernels: tuple[KernelTime, ...]
+    others: int = 0
 
 
 # ---------------------------------------------------------------------------------------------------- sweeps
@@ -218,7 +219,8 @@ def profile_of(records: Sequence[Record], seeds: Seeds) -> Profile:
         KernelTime(name, int(count), seconds, backward.get(name), int(nbytes))
         for name, (count, seconds, nbytes) in rows.items()
     ]
-    return Profile(tuple(sorted(times, key=lambda one: -(one.forward + (one.backward or 0.0)))))
+    times.sort(key=lambda one: -(one.forward + (one.backward or 0.0)))
+    return Profile(tuple(times), len(records) - sum(one.launches for one in times))
 
 
 def _arrays(record: LaunchRecord) -> Iterator[array]:

@@ -163,6 +163,13 @@ def left_out(text: str, columns: int) -> Row:
     return cell("⋮"), cell(text, "dim"), *(cell("") for _ in range(columns - 2))
 
 
+def without_empty(table: Table) -> Table:
+    """A table without the columns in which nothing stands."""
+    kept = [k for k in range(len(table.head)) if any(run.text for row in table.rows for run in row[k].runs)]
+    rows = tuple(tuple(row[k] for k in kept) for row in table.rows)
+    return Table(table.title, tuple(table.head[k] for k in kept), rows)
+
+
 def ends_of(count: int, row: Callable[[int], Row], first: int, last: int) -> tuple[Row, ...]:
     """The rows by their numbers; of very many the first and the last, and how many there are between them."""
     hidden = count - first - last

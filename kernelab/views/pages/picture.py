@@ -53,7 +53,7 @@ DENSE, QUICK = 6, 1
 UP = 2
 """The filter of PNG that stores differences to the row above: smooth pictures become much smaller by it."""
 
-LINES = ("--kl-name", "--kl-bad", "--kl-number", "--kl-keyword")
+LINES = ("--kl-name", "--kl-bad", "--kl-number", "--kl-dim")
 WIDTH, HEIGHT, LEFT, BELOW, POINTS = 400, 110, 68, 14, 480
 
 
@@ -204,9 +204,10 @@ def curves(
     last: int,
     fps: float = 0.0,
     *,
+    first: int = 0,
     log: bool = False,
 ) -> str:
-    """The columns of a matrix as curves over the row numbers up to `last`, with the range at the left.
+    """The columns of a matrix as curves over row numbers from `first` to `last`, with the range at the left.
 
     Several matrices follow each other, `fps` a second.  With `log` the scale is logarithmic, and shows what
     is greater than 0.
@@ -235,7 +236,7 @@ def curves(
     parts += [
         _label(LEFT - 6, y(high) + 4, number(10**high if log else high)),
         _label(LEFT - 6, y(low) + 4, number(10**low if log else low)),
-        _label(LEFT + 6, HEIGHT - 2, "0"),
+        _label(LEFT + 6, HEIGHT - 2, str(first)),
         _label(WIDTH, HEIGHT - 2, str(last)),
     ]
     drawn = svg(WIDTH, HEIGHT, 'class="kl-curves"', alt, "".join(parts))

@@ -21,7 +21,7 @@ from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import markup
 from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, words, written
 from kernelab.views.tape.arrays import array_view
-from kernelab.views.tape.digest import Digest
+from kernelab.views.tape.digest import Digest, label
 from kernelab.views.tape.tape_view import norms_view
 
 FEW = 3.0
@@ -121,7 +121,7 @@ def _why(zero: ZeroLine) -> str:
 
 
 def _part_row(part: Contribution | ZeroLine, first: Cell) -> tuple[Cell, ...]:
-    title, asks, thread = part.title.removeprefix("the launch of ").strip("`"), "", cell("")
+    title, asks, thread = label(part.title), "", cell("")
     if part.record is not None:
         title, asks = f"{part.record} {title}", f"record {part.record - 1}"
     if part.thread is not None:

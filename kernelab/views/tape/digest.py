@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from time import perf_counter
 from typing import Any
 
-from kernelab.autodiff.records.hazards import Overwrite
+from kernelab.autodiff.records.hazards import Overwrite, UnseenRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.data_classes import dataclass
@@ -55,6 +55,14 @@ NOBODY = -1
 
 RELIEF = 20
 """While records come, the next search for names waits this many times as long as the last one took."""
+
+
+def label(title: str) -> str:
+    """A record as a column has room for it: the name of what it runs stands first."""
+    what, _, name = title.replace("`", "").rpartition(" ")
+    if what == "the checkpoint of":
+        return f"{name} (checkpoint)"
+    return name if what in ("", "the launch of", "the function") else f"{what} {name}"
 
 
 class Digest:
@@ -195,12 +203,14 @@ class Digest:
         return numbers[key]
 
     def _described(self, record: Record) -> list[Any]:
-        title, kind = record.title.strip("`"), "other"
+        title, kind = label(record.title), "other"
         grid: tuple[int, ...] = ()
         device = ""
         if isinstance(record, LaunchRecord):
-            title, kind, grid = record.kernel.name, "launch", record.grid.extents
+            kind, grid = "launch", record.grid.extents
             device = " and ".join({str(one.device): None for one in (*record.read, *record.written)})
+        elif isinstance(record, UnseenRecord) and record.failed:
+            title += " (failed)"
         sides = _sides(record)
         read, written = ([self._array(*pair) for pair in side] for side in sides)
         names = [[parameter for parameter, _ in side] for side in sides]

@@ -30,7 +30,7 @@ from kernelab.views.kernel.code_view import spill
 from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, words
 from kernelab.views.pages.picture import curves, svg
-from kernelab.views.tape.digest import NOBODY, TapeData
+from kernelab.views.tape.digest import NOBODY, TapeData, label
 
 # -------------------------------------------------------------------------------------------------- timeline
 
@@ -341,7 +341,8 @@ def _norms_plot(steps: Sequence[NormStep]) -> Drawing:
     sizes = np.where(np.isfinite(sizes) & (sizes > 0), sizes, np.nan)
     alt = "the largest norm of the adjoints after each step, from the loss on"
     title = f"{alt}, on a logarithmic scale"
-    return Drawing(title, curves([sizes[:, None]], ("",), alt, len(steps) - 1, log=True), (_bars(sizes),))
+    drawn = curves([sizes[:, None]], ("",), alt, len(steps), first=1, log=True)
+    return Drawing(title, drawn, (_bars(sizes),))
 
 
 def _bars(sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
@@ -365,14 +366,13 @@ def _norms_table(steps: Sequence[NormStep], turns: Sequence[NormStep]) -> Table:
         if i > before + 1:
             rows.append(markup.left_out(f"{i - before - 1} more", len(NORMS_HEAD)))
         rows.append(_step_row(i, steps[i]))
-    return Table("", NORMS_HEAD, tuple(rows))
+    return markup.without_empty(Table("", NORMS_HEAD, tuple(rows)))
 
 
 def _step_row(i: int, step: NormStep) -> tuple[Cell, ...]:
-    name = step.title.removeprefix("the launch of ").strip("`")
     iteration = "" if step.iteration is None else str(step.iteration)
     where, source = (str(step.place), "") if step.line is None else (str(step.line), step.line.line_text)
-    numbers = cell(str(i + 1), is_number=True), cell(f"{step.record} {name}", "name")
+    numbers = cell(str(i + 1), is_number=True), cell(f"{step.record} {label(step.title)}", "name")
     shown = cell(iteration, is_number=True), cell(f"{step.norm:.4g}", is_number=True)
     return *numbers, *shown, cell(step.trend, "bad"), cell(where, "dim"), cell(source)
 
@@ -385,7 +385,9 @@ def profile_view(profile: Profile) -> Node:
     if not profile.kernels:
         return words("This tape has recorded no launches.")
     head = ("kernel", "launches", "forward ms", "backward ms", "bytes", "GB/s")
-    return Table("time of the launches, run again on copies", head, tuple(map(_time_row, profile.kernels)))
+    others = f"; not timed: {counted(profile.others, 'record')} of checkpoints, copies or functions"
+    title = f"time of the launches, run again on copies{others if profile.others else ''}"
+    return Table(title, head, tuple(map(_time_row, profile.kernels)))
 
 
 def _time_row(one: KernelTime) -> tuple[Cell, ...]:
