@@ -109,6 +109,7 @@ def test_the_keyboard_reaches_everything_in_the_dark_theme_and_a_restart_of_the_
     expect(shown.get_by_role("tab", name="graph")).to_be_focused()
     expect(shown.locator(".klt-node")).to_have_count(6)
     page.keyboard.press("ArrowLeft")
+    expect(shown.locator(".klt-problem .klt-link")).to_have_count(3)
     for _ in range(4):  # past the three links of the problem, to the launches
         page.keyboard.press("Tab")
     for key in ("Home", "ArrowRight"):
