@@ -44,53 +44,70 @@ INLINE vu splat(unsigned x) {{ return vu{{{x}}}; }}
 INLINE vi truth(bool x) {{ return splat(x ? -1 : 0); }}
 """
 
+_MEMORY_OF_512 = """\
+INLINE {v} fetch{_64}(const char* p, vi mask) {{
+  return __builtin_ia32_loadu{s}512_mask((const {type}*)p, {v}{{}}, bits(mask));
+}}
+INLINE void put(char* p, {v} x, vi mask) {{ __builtin_ia32_storeu{s}512_mask(({type}*)p, x, bits(mask)); }}
+INLINE {v} gather{_64}(const char* p, vi offsets, vi mask) {{
+  return __builtin_ia32_gathersiv{lanes}({v}{{}}, p, offsets, bits(mask), 1);
+}}
+INLINE void scatter(char* p, vi offsets, {v} x, vi mask) {{
+  __builtin_ia32_scattersiv{lanes}(p, bits(mask), offsets, x, 1);
+}}
+INLINE void stream(char* p, {v} x) {{ __builtin_ia32_movnt{s}512(({type}*)p, x); }}
+INLINE {v} root({v} x) {{ return __builtin_ia32_sqrt{s}512_mask(x, x, -1, 4); }}
+template <int way> INLINE {v} rounded_to({v} x) {{
+  return __builtin_ia32_rndscale{s}_mask(x, way, x, -1, 4);
+}}
+"""
+
+_MEMORY_OF_256 = """\
+INLINE {v} fetch{_64}(const char* p, vi mask) {{
+  return __builtin_ia32_maskload{s}{size}((const {v}*)p, {mask});
+}}
+INLINE void put(char* p, {v} x, vi mask) {{ __builtin_ia32_maskstore{s}{size}(({v}*)p, {mask}, x); }}
+INLINE {v} gather{_64}(const char* p, vi offsets, vi mask) {{
+  return __builtin_ia32_gathersiv{lanes}({v}{{}}, (const {type}*)p, offsets, ({v}){mask}, 1);
+}}
+INLINE void scatter(char* p, vi offsets, {v} x, vi mask) {{
+  for (unsigned left = bits(mask); left; left &= left - 1)
+    *({type}*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
+}}
+INLINE void stream(char* p, {v} x) {{ __builtin_ia32_movnt{s}{size}(({type}*)p, x); }}
+INLINE {v} root({v} x) {{ return __builtin_ia32_sqrt{s}{size}(x); }}
+template <int way> INLINE {v} rounded_to({v} x) {{ return __builtin_ia32_round{s}{size}(x, way); }}
+"""
+
+_ROUNDED_AWAY = """\
+INLINE {v} rounded_away({v} x) {{
+  const {v} whole = rounded_to<11>(x);
+  return signed_as(magnitude(x - whole) >= 0.5{f} ? magnitude(whole) + 1.0{f} : whole, x);
+}}
+"""
+
 _AVX512 = """\
 INLINE unsigned bits(vi mask) { return (unsigned short)__builtin_ia32_cvtd2mask512(mask); }
-INLINE vf fetch(const char* p, vi mask) {
-  return __builtin_ia32_loadups512_mask((const float*)p, vf{}, bits(mask));
-}
-INLINE void put(char* p, vf x, vi mask) { __builtin_ia32_storeups512_mask((float*)p, x, bits(mask)); }
-INLINE vf gather(const char* p, vi offsets, vi mask) {
-  return __builtin_ia32_gathersiv16sf(vf{}, p, offsets, bits(mask), 1);
-}
-INLINE void scatter(char* p, vi offsets, vf x, vi mask) {
-  __builtin_ia32_scattersiv16sf(p, bits(mask), offsets, x, 1);
-}
-INLINE void stream(char* p, vf x) { __builtin_ia32_movntps512((float*)p, x); }
 INLINE vd low(vf x) {
   return __builtin_ia32_cvtps2pd512_mask(__builtin_ia32_extractf32x8_mask(x, 0, vh{}, -1), vd{}, -1, 4);
 }
 INLINE vd high(vf x) {
   return __builtin_ia32_cvtps2pd512_mask(__builtin_ia32_extractf32x8_mask(x, 1, vh{}, -1), vd{}, -1, 4);
 }
-INLINE vf root(vf x) { return __builtin_ia32_sqrtps512_mask(x, x, -1, 4); }
 INLINE vd rounded_down(vd x) { return __builtin_ia32_rndscalepd_mask(x, 9, x, -1, 4); }
 INLINE vi truncated(vf x) { return __builtin_ia32_cvttps2dq512_mask(x, vi{}, -1, 4); }
 INLINE vi shifted_left(vi x, vi n) { return __builtin_ia32_psllv16si_mask(x, n, x, -1); }
 INLINE vi shifted_right(vi x, vi n) { return __builtin_ia32_psrav16si_mask(x, n, x, -1); }
 INLINE vu shifted_right(vu x, vu n) { return (vu)__builtin_ia32_psrlv16si_mask((vi)x, (vi)n, (vi)x, -1); }
-template <int way> INLINE vf rounded_to(vf x) { return __builtin_ia32_rndscaleps_mask(x, way, x, -1, 4); }
 """
 
 _AVX2 = """\
 INLINE unsigned bits(vi mask) {{ return __builtin_ia32_movmskps{size}((vf)mask); }}
-INLINE vf fetch(const char* p, vi mask) {{ return __builtin_ia32_maskloadps{size}((const vf*)p, mask); }}
-INLINE void put(char* p, vf x, vi mask) {{ __builtin_ia32_maskstoreps{size}((vf*)p, mask, x); }}
-INLINE vf gather(const char* p, vi offsets, vi mask) {{
-  return __builtin_ia32_gathersiv{width}sf(vf{{}}, (const float*)p, offsets, (vf)mask, 1);
-}}
-INLINE void scatter(char* p, vi offsets, vf x, vi mask) {{
-  for (unsigned left = bits(mask); left; left &= left - 1)
-    *(float*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
-}}
-INLINE void stream(char* p, vf x) {{ __builtin_ia32_movntps{size}((float*)p, x); }}
-INLINE vf root(vf x) {{ return __builtin_ia32_sqrtps{size}(x); }}
 INLINE vd rounded_down(vd x) {{ return __builtin_ia32_roundpd{size}(x, 9); }}
 INLINE vi truncated(vf x) {{ return __builtin_ia32_cvttps2dq{size}(x); }}
 INLINE vi shifted_left(vi x, vi n) {{ return (vi)__builtin_ia32_psllv{width}si(x, n); }}
 INLINE vi shifted_right(vi x, vi n) {{ return (vi)__builtin_ia32_psrav{width}si(x, n); }}
 INLINE vu shifted_right(vu x, vu n) {{ return (vu)__builtin_ia32_psrlv{width}si((vi)x, (vi)n); }}
-template <int way> INLINE vf rounded_to(vf x) {{ return __builtin_ia32_roundps{size}(x, way); }}
 """
 
 _HALVES_OF_8 = """\
@@ -124,10 +141,6 @@ INLINE int first_on(vi mask) { return __builtin_ctz(bits(mask)); }
 INLINE int last_on(vi mask) { return 31 - __builtin_clz(bits(mask)); }
 INLINE vf magnitude(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf signed_as(vf x, vf y) { return (vf)(((vi)x & 0x7fffffff) | ((vi)y & ~0x7fffffff)); }
-INLINE vf rounded_away(vf x) {
-  const vf whole = rounded_to<11>(x);
-  return signed_as(magnitude(x - whole) >= 0.5f ? magnitude(whole) + 1.0f : whole, x);
-}
 INLINE vi int_of(vf x) { return x >= 0x1p31f ? splat(0x7fffffff) : x == x ? truncated(x) : vi{}; }
 INLINE vu unsigned_of(vf x) {
   const vu low = (vu)truncated(x), high = (vu)truncated(x - 0x1p31f) ^ 0x80000000u;
@@ -216,45 +229,19 @@ INLINE double sum_of(vw x) {{
 }}
 """
 
-_FLOAT64_OF_512 = """\
-INLINE vw fetch_64(const char* p, vi mask) {
-  return __builtin_ia32_loadupd512_mask((const double*)p, vw{}, bits(mask));
-}
-INLINE void put(char* p, vw x, vi mask) { __builtin_ia32_storeupd512_mask((double*)p, x, bits(mask)); }
-INLINE vw gather_64(const char* p, vi offsets, vi mask) {
-  return __builtin_ia32_gathersiv8df(vw{}, p, offsets, bits(mask), 1);
-}
-INLINE void scatter(char* p, vi offsets, vw x, vi mask) {
-  __builtin_ia32_scattersiv8df(p, bits(mask), offsets, x, 1);
-}
-INLINE void stream(char* p, vw x) { __builtin_ia32_movntpd512((double*)p, x); }
-INLINE vw root(vw x) { return __builtin_ia32_sqrtpd512_mask(x, x, -1, 4); }
-template <int way> INLINE vw rounded_to(vw x) { return __builtin_ia32_rndscalepd_mask(x, way, x, -1, 4); }
-"""
 
-_FLOAT64_OF_256 = """\
-INLINE vw fetch_64(const char* p, vi mask) {
-  return __builtin_ia32_maskloadpd256((const vw*)p, mask_64(mask));
-}
-INLINE void put(char* p, vw x, vi mask) { __builtin_ia32_maskstorepd256((vw*)p, mask_64(mask), x); }
-INLINE vw gather_64(const char* p, vi offsets, vi mask) {
-  return __builtin_ia32_gathersiv4df(vw{}, (const double*)p, offsets, (vw)mask_64(mask), 1);
-}
-INLINE void scatter(char* p, vi offsets, vw x, vi mask) {
-  for (unsigned left = bits(mask); left; left &= left - 1)
-    *(double*)(p + offsets[__builtin_ctz(left)]) = x[__builtin_ctz(left)];
-}
-INLINE void stream(char* p, vw x) { __builtin_ia32_movntpd256((double*)p, x); }
-INLINE vw root(vw x) { return __builtin_ia32_sqrtpd256(x); }
-template <int way> INLINE vw rounded_to(vw x) { return __builtin_ia32_roundpd256(x, way); }
-"""
+def _of_floats(width: int) -> str:
+    """The helpers of vectors of float32: memory, roots and rounding."""
+    fields = {"v": "vf", "type": "float", "s": "ps", "_64": "", "mask": "mask", "f": "f"}
+    fields |= {"lanes": f"{width}sf", "size": "256" if width == 8 else ""}
+    return ((_MEMORY_OF_512 if width == 16 else _MEMORY_OF_256) + _ROUNDED_AWAY).format_map(fields)
 
-_ROUNDED_AWAY = """\
-INLINE vw rounded_away(vw x) {
-  const vw whole = rounded_to<11>(x);
-  return signed_as(magnitude(x - whole) >= 0.5 ? magnitude(whole) + 1.0 : whole, x);
-}
-"""
+
+def _of_doubles(register: int) -> str:
+    """The same of float64."""
+    fields = {"v": "vw", "type": "double", "s": "pd", "_64": "_64", "mask": "mask_64(mask)", "f": ""}
+    fields |= {"lanes": f"{register // 8}df", "size": "256"}
+    return ((_MEMORY_OF_512 if register == 64 else _MEMORY_OF_256) + _ROUNDED_AWAY).format_map(fields)
 
 
 def helpers_of(width: int, doubles: bool) -> str:
@@ -278,10 +265,9 @@ def helpers_of(width: int, doubles: bool) -> str:
         texts.append(_AVX512)
     else:
         texts += [_AVX2.format_map(fields), _HALVES_OF_8 if width == 8 else _HALVES_OF_4]
-    texts += [_COMMON, _DIVISION, _REDUCTIONS.format_map(fields)]
+    texts += [_COMMON, _of_floats(width), _DIVISION, _REDUCTIONS.format_map(fields)]
     if doubles:
-        special = _FLOAT64_OF_512 if register == 64 else _FLOAT64_OF_256
-        texts += [_FLOAT64.format_map(fields), special, _ROUNDED_AWAY]
+        texts += [_FLOAT64.format_map(fields), _of_doubles(register)]
     return "".join(texts)
 
 
