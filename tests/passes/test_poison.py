@@ -44,7 +44,7 @@ def test_finite_values_leave_no_marks_and_come_out_the_same(name: str) -> None:
     parts = [grid_of(animal.grid).packed]
     bind(kernel, traced, parts)
     call = Call(kernel, grid_of(animal.grid), tuple(traced), tuple(parts))
-    assert call.trace_by(kernel.program.tracing, {}) is None
+    assert call.trace_by(kernel.program.tracing(), {}) is None
     for one, other in zip(plain, traced, strict=True):
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-6)
 

@@ -23,8 +23,8 @@ LANES = (
     Fault(
         "the largest float64s become the least integer",
         CODEGEN,
-        "return mask_32(x >= 0x1p31) ? splat(0x7fffffff) : mask_32(x == x) ? truncated(x) : vi{{}};",
-        "return mask_32(x == x) ? truncated(x) : vi{{}};",
+        "return {is}(x >= 0x1p31{f}) ? splat(0x7fffffff) : {is}(x == x) ? truncated(x) : vi{{}};",
+        "return {is}(x == x) ? truncated(x) : vi{{}};",
         VECTORS,
     ),
     Fault(

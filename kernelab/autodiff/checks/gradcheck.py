@@ -196,7 +196,8 @@ class GradcheckReport(ReportHints, ShownOnce):
 
     def failure(self, span: Span | None) -> Diagnostic:
         """The error for a check that failed, of a kernel that stands at `span`."""
-        worst, related = self.worst(), tuple[Related, ...]()
+        worst = self.worst()
+        is_told = worst.verdict in ("race", "nonlinear", "tangent", "nondeterministic")
         told = f": {worst.explanation}" * bool(worst.explanation)
         entry = f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)}"
         if worst.verdict == "race":
@@ -209,15 +210,12 @@ class GradcheckReport(ReportHints, ShownOnce):
             message = f"{UNSTEADY.format(self.kernel)}: there is nothing to compare"
         elif worst.verdict == "host":
             message = f"the gradient of {self.kernel} leaves out what the host computes for {worst.output}"
-            related = worst.at_fault
-        elif worst.verdict == "precision":
-            message = f"the gradient of {self.kernel} has lost its digits: {entry} is {worst.autodiff:.6g} "
-            message += f"by the adjoint and {worst.numeric:.6g} by differences and by the adjoint in float64"
-            related = worst.at_fault
         else:
-            message = f"the gradient of {self.kernel} is not its derivative: {entry} is {worst.autodiff:.6g} "
-            message += f"by the adjoint and {worst.numeric:.6g} by differences"
-            related = worst.at_fault
+            lost = worst.verdict == "precision"
+            what = "has lost its digits" if lost else "is not its derivative"
+            message = f"the gradient of {self.kernel} {what}: {entry} is {worst.autodiff:.6g} by the adjoint "
+            message += f"and {worst.numeric:.6g} by differences{' and by the adjoint in float64' * lost}"
+        related = () if is_told else worst.at_fault
         return Diagnostic(message, span, "gradcheck", hint=worst.advice, related=related)
 
 

@@ -29,6 +29,9 @@ class Flowing:
     def may_begin(self) -> bool:
         return False
 
+    def would_reach(self, primal: array) -> bool:
+        return True
+
     def flow(self: Any) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
         """What it read, reached and wrote."""
         return self.read, self.reached, self.written
@@ -51,9 +54,6 @@ class Simple(Flowing):
     def written(self: Any) -> Sequence[array]:
         return (self.dest,)
 
-    def would_reach(self, primal: array) -> bool:
-        return False
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Move(Simple):
@@ -67,9 +67,6 @@ class Move(Simple):
     @property
     def read(self) -> Sequence[array]:
         return (self.src,)
-
-    def would_reach(self, primal: array) -> bool:
-        return True
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         bar = adjoints.known(self.dest)
@@ -191,6 +188,9 @@ class FunctionRecord(Simple):
     def written(self) -> Sequence[array]:
         return self.arrays
 
+    def would_reach(self, primal: array) -> bool:
+        return False
+
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         """Call the function while the arrays' `.grad` are the adjoints of the sweep."""
         _refuse_lost(self, self.keeps)
@@ -265,9 +265,6 @@ class HostCallRecord(Flowing):
     @property
     def reached(self) -> Sequence[array]:
         return self.read
-
-    def would_reach(self, primal: array) -> bool:
-        return True
 
     def pull(self, adjoints: Adjoints, level: Level) -> None:
         if not (self.may_begin or any(map(adjoints.reach, self.written))):

@@ -482,7 +482,7 @@ class LaunchRecord(Call, LaunchEntry):
 
         assert isinstance(self.pullback, Pullback)
         parts = self.adjoint_parts(adjoints, self.saved())
-        return trace(self.pullback.adjoint.tracing, parts, self.grid.threads, self.device)
+        return trace(self.pullback.adjoint.tracing(), parts, self.grid.threads, self.device)
 
     def adjoint_parts(self, adjoints: Adjoints, saved: Mapping[int, array | Copied]) -> list[bytes]:
         """The packed arguments of the adjoint: those of the launch as they were, adjoints, residuals."""

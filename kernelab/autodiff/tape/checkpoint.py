@@ -450,9 +450,6 @@ class CheckpointRecord(Flowing):
     host: Provenance
     reads_before: int
 
-    def would_reach(self, primal: array) -> bool:
-        return True
-
     def pull(self, adjoints: Adjoints, level: Level, puller: Puller | None = None) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
         with self.again() as (inner, results):

@@ -83,12 +83,12 @@ def _culprit(record: LaunchRecord) -> Culprit | None:
     """The place in a launch where a value became NaN or infinite; None if none did or inputs are lost."""
     arguments = as_launched(record)
     if arguments is not None:
-        return record.trace_by(record.kernel.program.tracing, arguments)
+        return record.trace_by(record.kernel.program.tracing(), arguments)
     again = record.pullback.again if isinstance(record.pullback, Pullback) else None
     if again is None:
         return None
     arguments = as_launched(record, again)
-    return None if arguments is None else record.trace_by(again.tracing, arguments, record.residuals)
+    return None if arguments is None else record.trace_by(again.tracing(), arguments, record.residuals)
 
 
 def _is_current(record: LaunchRecord, elements: array) -> bool:

@@ -79,10 +79,17 @@ INLINE {v} root({v} x) {{ return __builtin_ia32_sqrt{s}{size}(x); }}
 template <int way> INLINE {v} rounded_to({v} x) {{ return __builtin_ia32_round{s}{size}(x, way); }}
 """
 
-_ROUNDED_AWAY = """\
+_ROUNDED = """\
 INLINE {v} rounded_away({v} x) {{
   const {v} whole = rounded_to<11>(x);
   return signed_as(magnitude(x - whole) >= 0.5{f} ? magnitude(whole) + 1.0{f} : whole, x);
+}}
+INLINE vi int_of({v} x) {{
+  return {is}(x >= 0x1p31{f}) ? splat(0x7fffffff) : {is}(x == x) ? truncated(x) : vi{{}};
+}}
+INLINE vu unsigned_of({v} x) {{
+  const vu low = (vu)truncated(x), high = (vu)truncated(x - 0x1p31{f}) ^ 0x80000000u;
+  return {is}(x >= 0x1p32{f}) ? ~vu{{}} : {is}(x >= 0x1p31{f}) ? high : {is}(x > 0) ? low : vu{{}};
 }}
 """
 
@@ -141,11 +148,6 @@ INLINE int first_on(vi mask) { return __builtin_ctz(bits(mask)); }
 INLINE int last_on(vi mask) { return 31 - __builtin_clz(bits(mask)); }
 INLINE vf magnitude(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf signed_as(vf x, vf y) { return (vf)(((vi)x & 0x7fffffff) | ((vi)y & ~0x7fffffff)); }
-INLINE vi int_of(vf x) { return x >= 0x1p31f ? splat(0x7fffffff) : x == x ? truncated(x) : vi{}; }
-INLINE vu unsigned_of(vf x) {
-  const vu low = (vu)truncated(x), high = (vu)truncated(x - 0x1p31f) ^ 0x80000000u;
-  return x >= 0x1p32f ? ~vu{} : x >= 0x1p31f ? high : x > 0 ? low : vu{};
-}
 INLINE vu shifted_left(vu x, vu n) { return (vu)shifted_left((vi)x, (vi)n); }
 """
 
@@ -217,13 +219,6 @@ INLINE vi mask_32(vl mask) {{ return __builtin_convertvector(mask, vi); }}
 INLINE vw magnitude(vw x) {{ return (vw)((vl)x & 0x7fffffffffffffffLL); }}
 INLINE vw signed_as(vw x, vw y) {{ return (vw)((vl)magnitude(x) | ((vl)y & ~0x7fffffffffffffffLL)); }}
 INLINE vi truncated(vw x) {{ return __builtin_convertvector(x, vi); }}
-INLINE vi int_of(vw x) {{
-  return mask_32(x >= 0x1p31) ? splat(0x7fffffff) : mask_32(x == x) ? truncated(x) : vi{{}};
-}}
-INLINE vu unsigned_of(vw x) {{
-  const vu low = (vu)truncated(x), high = (vu)truncated(x - 0x1p31) ^ 0x80000000u;
-  return mask_32(x >= 0x1p32) ? ~vu{{}} : mask_32(x >= 0x1p31) ? high : mask_32(x > 0) ? low : vu{{}};
-}}
 INLINE double sum_of(vw x) {{
 {wide_halves}  return x[0];
 }}
@@ -232,16 +227,16 @@ INLINE double sum_of(vw x) {{
 
 def _of_floats(width: int) -> str:
     """The helpers of vectors of float32: memory, roots and rounding."""
-    fields = {"v": "vf", "type": "float", "s": "ps", "_64": "", "mask": "mask", "f": "f"}
+    fields = {"v": "vf", "type": "float", "s": "ps", "_64": "", "mask": "mask", "is": "", "f": "f"}
     fields |= {"lanes": f"{width}sf", "size": "256" if width == 8 else ""}
-    return ((_MEMORY_OF_512 if width == 16 else _MEMORY_OF_256) + _ROUNDED_AWAY).format_map(fields)
+    return ((_MEMORY_OF_512 if width == 16 else _MEMORY_OF_256) + _ROUNDED).format_map(fields)
 
 
 def _of_doubles(register: int) -> str:
     """The same of float64."""
     fields = {"v": "vw", "type": "double", "s": "pd", "_64": "_64", "mask": "mask_64(mask)", "f": ""}
-    fields |= {"lanes": f"{register // 8}df", "size": "256"}
-    return ((_MEMORY_OF_512 if register == 64 else _MEMORY_OF_256) + _ROUNDED_AWAY).format_map(fields)
+    fields |= {"lanes": f"{register // 8}df", "size": "256", "is": "mask_32"}
+    return ((_MEMORY_OF_512 if register == 64 else _MEMORY_OF_256) + _ROUNDED).format_map(fields)
 
 
 def helpers_of(width: int, doubles: bool) -> str:

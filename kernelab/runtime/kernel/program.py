@@ -309,19 +309,11 @@ class Program:
             self._ahead = BETTER.begin(partial(dispatch.ready_for_many, self.flat), was_told=True)
         return self._ahead.is_done and self._ahead.problem is None
 
-    @cached_property
-    def tracing(self) -> Tracing:
-        """The program, built to find where values turn NaN or infinite."""
+    def tracing(self, *, data: bool = False) -> Tracing:
+        """The program, built to find where values turn NaN or infinite; those that are `data` may be."""
         from kernelab.passes.common.shadow_values import poison  # which few programs need, as below
 
-        return dispatch.tracing(poison(scalarise(self.flat)))
-
-    @cached_property
-    def turning(self) -> Tracing:
-        """The same, where infinities in memory and in the text are data."""
-        from kernelab.passes.common.shadow_values import poison
-
-        return dispatch.tracing(poison(scalarise(self.flat), data=True))
+        return self.once(("tracing", data), lambda: dispatch.tracing(poison(scalarise(self.flat), data=data)))
 
     # -------------------------------------------------------------------------------------- what is derived
 

@@ -169,7 +169,7 @@ def _refuse_turned(run: MarkedRun, grid: Grid, arguments: Sequence[Any], parts: 
     copies = copies_of(program, arguments)  # alive until the run is over
     slots = with_copies(program, arguments, parts, copies)
     place = next((arguments[i].device for i in program.arrays), CPU)
-    culprit = trace(program.turning, slots, grid.threads, place)
+    culprit = trace(program.tracing(data=True), slots, grid.threads, place)
     if culprit is not None:
         raise NotFiniteError(_turned(run, culprit))
 
