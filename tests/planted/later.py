@@ -327,8 +327,8 @@ LATER = (
     Fault(
         "arrays that share memory see sums late",
         RUNTIME,
-        "return self.aliased_entry if self.totals and self.shares(arguments) else self.built_for(threads)",
-        "return self.built_for(threads)",
+        "        if self.totals and self.shares(arguments):\n            return self.aliased_entry\n",
+        "",
         SUMS,
     ),
     Fault(

@@ -258,7 +258,9 @@ class Program:
 
     def entry_for(self, arguments: Sequence[Any], threads: int = 0) -> Entry:
         """The entry for these arguments, which may share memory; `threads` are those of its launch."""
-        return self.aliased_entry if self.totals and self.shares(arguments) else self.built_for(threads)
+        if self.totals and self.shares(arguments):
+            return self.aliased_entry
+        return self.__dict__.get("entry") or self.built_for(threads)
 
     def built_for(self, threads: int) -> Entry:
         """The entry; if it is built now, so is what else a launch of so many threads would wait for."""
@@ -271,9 +273,9 @@ class Program:
         Its caller holds the bytes `kept` already.  `spilled` counts the runs that went on with checkpoints.
         Raises KernelMemoryError.
         """
-        if not shares and "entry" not in self.__dict__:
-            self.built_for(prod(grid_in(args)))
-        usual = self.aliased_entry if shares else self.entry
+        usual = self.aliased_entry if shares else self.__dict__.get("entry")
+        if usual is None:
+            usual = self.built_for(prod(grid_in(args)))
         if self.keeps:
             self.spilled += run_within_budget(usual, lambda: self._frugal_entry(shares), args, kept)
         else:
