@@ -267,3 +267,54 @@ def test_a_number_of_elements_that_is_no_int_ends_the_launch() -> None:
             continue
         with pytest.raises(kl.KernelAssertionError, match=r"x.size < 2\*\*31"):
             kl.launch(kl.compile(text)["k"], 1, inputs=[x, n])
+
+
+WIDE = """
+def within(n: {type}, x: array[float64], y: array[float64]):
+    {read}
+
+def length(n: {type}, x: array[float64], y: array[float64]):
+    y[0] = float64(len(x[{slice}]))
+"""
+READS = {
+    "a component": "y[0] = vec4d(x[0], x[1], x[2], x[3])[n]",
+    "a component that is set": "v = vec4d(x[0])\n    v[n] = 9.0\n    y[0] = v[0] + v[1]",
+    "an entry": "y[0] = mat22d(x[0], x[1], x[2], x[3])[1, n]",
+    "a row": "y[0] = mat22d(x[0], x[1], x[2], x[3])[n][0]",
+    "an item": "y[0] = (x[0], x[1], x[2])[n]",
+    "an element of a slice": "y[0] = x[:3][n]",
+}
+WIDER = [
+    ("int64", 2**32 + 1),
+    ("int64", -(2**32)),
+    ("int64", -(2**63)),
+    ("uint64", 2**32),
+    ("uint64", 2**64 - 1),
+]
+
+
+@pytest.mark.parametrize(("type", "n"), WIDER)
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_an_index_of_64_bits_does_not_wrap_around_into_the_axis(read: str, type: str, n: int) -> None:
+    kernel = kl.compile(WIDE.format(type=type, read=read, slice="n:"))["within"]
+    with pytest.raises(KernelAssertionError, match="outside of"):
+        kernel[1](n, kl.ones(4, dtype=kl.float64), kl.zeros(1, dtype=kl.float64))
+
+
+@pytest.mark.parametrize(
+    ("type", "n", "slice", "length"),
+    [
+        ("int64", 2**32 + 1, "::n", 1),
+        ("int64", 2**32, "::n", 1),
+        ("int64", -(2**63), "::n", 1),
+        ("uint32", 2**32 - 1, "::n", 1),
+        ("uint64", 2**64 - 1, "::n", 1),
+        ("uint64", 2**64 - 2, "n:", 0),
+        ("uint64", 2**63, ":n", 4),
+    ],
+)
+def test_a_slice_takes_bounds_and_steps_of_any_width(type: str, n: int, slice: str, length: int) -> None:
+    kernel = kl.compile(WIDE.format(type=type, read="pass", slice=slice))["length"]
+    y = kl.zeros(1, dtype=kl.float64)
+    kernel[1](n, kl.ones(4, dtype=kl.float64), y)
+    assert y.list() == [length]

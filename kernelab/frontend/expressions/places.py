@@ -22,7 +22,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
     numbers,
 )
-from kernelab.frontend.meaning.promote import cast, convert, spelled
+from kernelab.frontend.meaning.promote import cast, convert, nearest, spelled
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.structs import AnyType
@@ -279,7 +279,7 @@ def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value) -> 
     if frame.bounds.get(atom, extent + 1) <= extent:
         return cast(frame, atom, int32)
     with frame.builder.at(frame.places(node)):
-        narrow = cast(frame, atom, int32)
+        narrow = nearest(frame, atom, int32)
         above = frame.builder.apply("ge", narrow, integer(0))
         below = frame.builder.apply("lt", narrow, integer(extent))
         frame.builder.check(
@@ -314,7 +314,7 @@ def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.
     elem = types[0] if types else float32 if float in kinds else int32
     b = frame.builder
     with b.at(frame.places(node)):
-        chosen, k = convert(frame, items[-1], elem, node, "this item is"), cast(frame, index, int32)
+        chosen, k = convert(frame, items[-1], elem, node, "this item is"), nearest(frame, index, int32)
         inside = b.apply("and", b.apply("ge", k, integer(0)), b.apply("lt", k, integer(len(items))))
         b.check(inside, "assertion", f"an index outside of a tuple of {len(items)}")
         for position, item in reversed(list(enumerate(items[:-1]))):

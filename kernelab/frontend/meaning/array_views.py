@@ -32,7 +32,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
     is_number,
 )
-from kernelab.frontend.meaning.promote import cast, convert, integer_hint
+from kernelab.frontend.meaning.promote import cast, convert, integer_hint, nearest
 from kernelab.lang.build import elem_of, integer, zero
 from kernelab.lang.ir import Alloc, Atom, Block, Call, Const, Function, Var, changed_by, walk
 from kernelab.lang.ops import SHAPE, TRIPS
@@ -116,7 +116,7 @@ def _place(frame: Frame, var: Var, along: Pick, index: Atom, node: ast.expr) -> 
         return index
     b, type = frame.builder, _signed(index)
     with b.at(frame.places(node)):
-        k, extent = cast(frame, index, type), cast(frame, along.count, type)
+        k, extent = nearest(frame, index, type), cast(frame, along.count, type)
         inside = b.apply("lt", k, extent)
         if not isinstance(k, Const):
             b.check(b.apply("ge", k, zero(type)), "negative", var.hint)
@@ -190,7 +190,7 @@ def _product(frame: Frame, a: int | Atom, b: int | Atom) -> int | Atom:
 def _step(frame: Frame, node: ast.Slice) -> int | Atom:
     if node.step is None:
         return 1
-    match cast(frame, index(frame, node.step), int32):
+    match nearest(frame, index(frame, node.step), int32):
         case Const(step) if step == 0:
             hint = "leave it out to take every element"
             raise frame.error(node.step, "the slice step cannot be zero", "value", hint)
@@ -207,7 +207,8 @@ def _bound(frame: Frame, var: Var, node: ast.expr, extent: Atom, low: Atom, high
     """A bound of a slice, counted from the start and inside the axis."""
     b, stated = frame.builder, index(frame, node)
     type = _signed(stated)
-    bound, least, most, n = (cast(frame, atom, type) for atom in (stated, low, high, extent))
+    bound = nearest(frame, stated, type)
+    least, most, n = (cast(frame, atom, type) for atom in (low, high, extent))
     if not isinstance(bound, Const):
         b.check(b.apply("ge", bound, zero(type)), "negative", var.hint)
     if not (isinstance(bound, Const) and bound.value >= 0):

@@ -28,7 +28,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.meaning.source import Place
 from kernelab.lang import ops
 from kernelab.lang.build import OF_NOTHING, constant
-from kernelab.lang.ir import Atom, Var
+from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.operators import COMPUTED, SYMBOLS
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
 from kernelab.lang.rounding import overflows
@@ -127,6 +127,20 @@ def cast(frame: Frame, atom: Atom, scalar: Scalar) -> Atom:
     """A scalar converted to another scalar type, whatever it loses."""
     hint = atom.hint if isinstance(atom, Var) else ""
     return atom if atom.type == scalar else frame.builder.apply(scalar.name, atom, hint=hint)
+
+
+def nearest(frame: Frame, atom: Atom, scalar: Scalar) -> Atom:
+    """An integer as a signed type; one beyond its numbers becomes the nearest of them."""
+    assert isinstance(atom.type, Scalar)
+    limit = int(np.iinfo(scalar.dtype).max)
+    if np.can_cast(atom.type.dtype, scalar.dtype):
+        return cast(frame, atom, scalar)
+    if isinstance(atom, Const):
+        return Const(min(max(int(atom.value), -limit), limit), scalar)
+    within = frame.builder.apply("min", atom, Const(limit, atom.type))
+    if atom.type.kind == "int":
+        within = frame.builder.apply("max", within, Const(-limit, atom.type))
+    return cast(frame, within, scalar)
 
 
 def convert(frame: Frame, value: Meaning, type: Value, node: Place, purpose: str) -> Atom:
