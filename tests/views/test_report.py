@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kernelab.autodiff.checks.gradcheck import Entry, GradcheckReport, PairResult
-from kernelab.views.checks.report import gradcheck_view
+from kernelab.autodiff.checks.tape_report import LaunchCheck, TapeReport
+from kernelab.runtime.context.recorder import Place
+from kernelab.views.checks.report import gradcheck_view, tape_report_view
 from kernelab.views.pages import display, markup, page
 
 RIGHT = PairResult("x", "out", 1.5e-7, 1e-7, (3, 0), (0,), -1.25, -1.25, 18, True)
@@ -44,6 +46,18 @@ def test_the_next_worst_entries_have_errors_as_the_worst_has(autodiff: float, nu
     worst, other = (line.split() for line in shown.splitlines() if "d out[0] / d x[" in line)
     assert worst[:8] == ["✗", "FAIL", "d", "out", "/", "d", "x", "4"]
     assert worst[8:10] == other[:2]
+
+
+def test_launches_of_one_line_that_passed_share_a_row_and_one_that_failed_has_its_own() -> None:
+    here = Place("cell.py", 4)
+    checks = [LaunchCheck(k, "step", here, GradcheckReport("step", (RIGHT,))) for k in (1, 2, 4)]
+    checks.append(LaunchCheck(3, "step", here, GradcheckReport("step", (WRONG,))))
+    rows = markup.render(tape_report_view(TapeReport(tuple(checks)))).split("\n\n")[1].splitlines()
+    assert [row.split()[:6] for row in rows[2:]] == [
+        ["✓", "pass", "1", "and", "2", "more"],
+        ["✗", "FAIL", "3", "step", "cell.py,", "line"],
+    ]
+    assert rows[2].split()[-2:] == ["54", "1.5e-07"]
 
 
 def test_pass_and_fail_differ_without_colours() -> None:

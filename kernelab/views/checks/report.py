@@ -6,7 +6,7 @@ source lines, forwards and backwards.  Pure functions from a report to markup; m
 was computed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from html import escape
 from importlib.util import find_spec
 from typing import Any
@@ -36,6 +36,7 @@ from kernelab.views.pages.markup import (
     Table,
     Words,
     cell,
+    without_empty,
     words,
 )
 from kernelab.views.pages.picture import svg
@@ -181,7 +182,7 @@ def _code(span: Span) -> Code:
 def tape_report_view(report: TapeReport) -> Node:
     """A verdict for each launch of a tape, and what is known of those that failed."""
     count = counted(sum(launch.is_launch or not launch.is_open for launch in report.launches), "launch")
-    table = _without_empty(TAPE_HEAD, [_launch_row(launch) for launch in report.launches])
+    table = without_empty(Table("", TAPE_HEAD, tuple(map(_launch_row, _alike(report.launches)))))
     bent = any(_at_kink(launch.report) for launch in report.launches)
     left = sum(launch.is_open for launch in report.launches)
     verdict = Run("~ PASS", "strong") if bent or left else Run("✓ PASS", "good")
@@ -212,13 +213,6 @@ def _called(launch: LaunchCheck) -> str:
     return f"launch {launch.record}, {launch.kernel}" if launch.is_launch else launch.kernel
 
 
-def _without_empty(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
-    """The table without the columns at its end in which nothing stands."""
-    filled = (k for row in rows for k, entry in enumerate(row) if any(run.text for run in entry.runs))
-    used = max(filled, default=len(head) - 1) + 1
-    return Table("", tuple(head[:used]), tuple(tuple(row[:used]) for row in rows))
-
-
 def _notes(report: TapeReport) -> list[str]:
     if report.alone:
         return [f"each launch was checked alone: {report.alone}"]
@@ -228,28 +222,39 @@ def _notes(report: TapeReport) -> list[str]:
     return [note for note in (report.whole.note, "" if report.whole.is_exact else changed) if note]
 
 
-TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relative")
+TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error")
 
 
-def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
-    number = cell(str(launch.record), is_number=True)
+def _alike(launches: Iterable[LaunchCheck]) -> Iterable[list[LaunchCheck]]:
+    """The launches that passed, those of one kernel at one line together, and each other one by itself."""
+    groups: dict[Hashable, list[LaunchCheck]] = {}
+    for one in launches:
+        is_told = not one.passed or _at_kink(one.report)
+        key = one.kernel, one.place, one.covered, one.reason, one.report is None, is_told and one.record
+        groups.setdefault(key, []).append(one)
+    return groups.values()
+
+
+def _launch_row(alike: Sequence[LaunchCheck]) -> tuple[Cell, ...]:
+    launch, *others = alike
+    more = f" and {len(others)} more" if others else ""
+    number = cell(f"{launch.record}{more}", is_number=True)
     where = cell(str(launch.place))
     passed = cell("~ kink", "strong") if _at_kink(launch.report) else cell("✓ pass", "good")
     verdict = passed if launch.passed else cell("✗ FAIL", "bad")
     if launch.covered:
         verdict = cell("no gradient", "dim") if launch.reason else verdict
-        result = cell(launch.reason or "end to end", "dim"), cell(""), cell("")
+        result = cell(launch.reason or "end to end", "dim"), cell("")
     elif launch.fault:
-        result = cell(launch.fault, "bad"), cell(""), cell("")
+        result = cell(launch.fault, "bad"), cell("")
     elif launch.report is None:
         verdict = cell("not checkable", "dim")
-        result = cell("0", is_number=True), cell(launch.reason, "dim"), cell("")
+        result = cell("0", is_number=True), cell(launch.reason, "dim")
     else:
-        pairs = launch.report.pairs
+        pairs = [pair for one in alike if one.report is not None for pair in one.report.pairs]
         result = (
             cell(str(sum(pair.entries for pair in pairs)), is_number=True),
             cell(f"{max(pair.max_abs_error for pair in pairs):.1e}", is_number=True),
-            cell(f"{max(pair.max_rel_error for pair in pairs):.1e}", is_number=True),
         )
     return verdict, number, cell(launch.kernel), where, *result
 
