@@ -13,7 +13,7 @@ Knows the frontend, kernels and their views, and the options of the magic; runs 
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -338,11 +338,15 @@ def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
     with trial():
         result, kernels = typed(cell, names)
         told: dict[tuple[int, str, str], None] = {}
+        functions = (one for one in result.definitions.values() if isinstance(one, UserFunction))
+        given = {function.span: len(function.signature()) for function in functions}
         for kernel in kernels:
-            parts = parts_of(kernel)
+            parts, formals = parts_of(kernel), kernel.definition.signature
+            # What a function returns is stored in arrays that its text does not have.
+            returned = {formal.name for formal in formals[given.get(kernel.span, len(formals)) :]}
             for (source, line), facts in Places(parts).facts.items():
                 if source is result.source:
-                    told |= {(line - 1, kind, text): None for kind, text in _said(facts)}
+                    told |= {(line - 1, kind, text): None for kind, text in _said(facts, returned)}
             told |= {(line - 1, kind, text): None for line, kind, text in _of_runs(kernel, parts, names)}
             for span, word in zeros(kernel):
                 if span.source is result.source:
@@ -353,9 +357,9 @@ def marks(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any
 _KINDS = {"reads": "read", "writes": "written", "adds to": "added", "keeps": "saved"}
 
 
-def _said(facts: Facts) -> Iterator[tuple[str, str]]:
+def _said(facts: Facts, hidden: Collection[str]) -> Iterator[tuple[str, str]]:
     for verb, names in facts.verbs.items():
-        told = [name for name in names if name != KEEPS_NOTHING]
+        told = [name for name in names if name != KEEPS_NOTHING and name not in hidden]
         if told:
             yield _KINDS[verb], f"{verb} {', '.join(told)}"
 

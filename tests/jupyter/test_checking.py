@@ -253,6 +253,12 @@ def test_the_last_run_of_this_very_text_tells_what_lines_cost_and_what_a_loop_ke
     assert [kind for _, kind, _ in told(text.replace("sin", "cos"))] == ["saved"]
 
 
+def test_a_function_writes_what_its_text_writes() -> None:
+    text = "%%kernel\ndef f(x: float, y: array[float]):\n    y[0] = x\n    return x * x, y[1]\n"
+    found = [(m["line"], m["text"]) for m in marks({"text": text}, {})["marks"] if m["kind"] != "saved"]
+    assert found == [(2, "writes y"), (3, "reads y")]
+
+
 def test_a_launch_on_a_tape_says_how_much_was_kept() -> None:
     text = (
         "%%kernel\ndef f(x: array[float], n: int):\n    i = tid()\n    s = x[i]\n    for j in range(1, n):\n"
