@@ -210,6 +210,17 @@ def test_the_conversion_that_a_hint_writes_is_one_that_works(made: Any, way: str
         assert given.grad is not None
 
 
+@pytest.mark.parametrize("made", [("float32", (7,)), ("float64", (3, 3)), ("vec3", (3,))])
+def test_no_conversion_is_offered_where_none_works(made: Any) -> None:
+    dtype, shape = made
+    given = kl.zeros(shape, dtype=getattr(kl, dtype))
+    with pytest.raises(kl.KernelError):
+        kl.array(given, dtype=kl.vec2)
+    with pytest.raises(LaunchError) as caught:
+        kl.compile(TURNED)["turn"][3](given, kl.zeros(3, dtype=kl.mat22))
+    assert "convert it" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

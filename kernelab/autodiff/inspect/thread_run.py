@@ -428,7 +428,7 @@ def _seed(
             expected = bars[i].host().shape
             if values.shape not in ((), expected):
                 name = kernel.plan.parameters[i].name
-                message = f"the cotangent of `{name}` has shape {values.shape}, its elements {expected}"
+                message = f"the cotangent of `{name}` has shape {values.shape}, where {expected} is needed"
                 raise LaunchError.of(message, "trace", "write adjoints={y: kl.ones_like(y)}")
             bars[i].host()[...] = values.astype(scalar_of(bars[i].dtype).dtype)
 

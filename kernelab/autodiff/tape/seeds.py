@@ -346,7 +346,9 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
         values = cotangent.seen()
     if values.shape != target.outline().shape:
         name = called(target, "the array")
-        message = f"the cotangent of {name} has shape {values.shape}, its elements {target.outline().shape}"
+        message = (
+            f"the cotangent of {name} has shape {values.shape}, where {target.outline().shape} is needed"
+        )
         raise refusal(TapeError, message, "seed", "give one cotangent for each element")
     wanted = target.outline().dtype
     return values if values.dtype == wanted else rounded(values, wanted)

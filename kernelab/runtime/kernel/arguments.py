@@ -3,6 +3,7 @@
 Every message names the argument and points at the parameter in the kernel's text.
 """
 
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -165,7 +166,8 @@ class Parameter:
             elems: list[Any] = [source.dtype, wanted.elem]
             if not any(isinstance(elem, Struct) for elem in elems):
                 name = name_in_caller(argument) or self.name
-                hint = f"convert it: {name} = {_converted(source, wanted, name)}, or {hint}"
+                made = _converted(source, wanted, name)
+                hint = f"convert it: {name} = {made}, or {hint}" if made else hint
             raise self.wrong(f"an array of {source.dtype}", hint, "dtype")
         if source.ndim != wanted.ndim:
             hint = f"its shape is {source.shape}; reshape or slice it, or annotate {self.name}: {source.type}"
@@ -287,14 +289,15 @@ def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
 
 
 def _converted(source: array, wanted: Array, name: str) -> str:
-    """What makes an array of the wanted elements of another one; where it can, it passes gradients on."""
+    """What makes an array of the wanted elements, with gradients where it can; "" where nothing does."""
     scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
     if shape_of(source.dtype) == components:
         return f"{name}.astype(kl.{wanted.elem})"
     if isinstance(source.dtype, Scalar) and source.shape[wanted.ndim :] == components:
         same = name if source.dtype == scalar else f"{name}.astype(kl.{scalar})"
         return f"{same}.view(kl.{wanted.elem})"
-    return f"kl.array({name}, dtype=kl.{wanted.elem})"
+    fits = isinstance(source.dtype, Scalar) and source.ndim and source.shape[-1] % math.prod(components) == 0
+    return f"kl.array({name}, dtype=kl.{wanted.elem})" if fits else ""
 
 
 def wrong_count(

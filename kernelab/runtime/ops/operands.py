@@ -293,8 +293,12 @@ def broadcast(*operands: Any, within: tuple[int, ...] | None = None) -> tuple[in
         shape = None
     if shape is None or (within is not None and shape != within):
         shown = " and ".join(str(shape) for shape in shapes)
-        message = f"arrays of shapes {shown} do not go together element by element"
-        hint = "extents are equal, or 1" if within is None else f"the result has to fit {within}"
+        message = f"arrays of shapes {shown} do not broadcast"
+        hint = (
+            "give them axes of equal length, or of length 1"
+            if within is None
+            else f"the result has to fit {within}"
+        )
         raise KernelValueError.of(message, "shape", hint)
     return shape
 
