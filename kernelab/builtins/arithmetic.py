@@ -190,7 +190,8 @@ def mod_unsigned(a: Unsigned, b: Unsigned) -> Unsigned:
     exact=True,
     domain=((-3.0, 3.0), NONZERO),
     singular=True,
-    partials=lambda y, a, b: (1.0, -(a / b).apply("trunc")),
+    # Not trunc(a / b): 1.0 / 0.1 rounds up to 10, and fmod(1.0, 0.1) is 1.0 - 9 * 0.1.
+    partials=lambda y, a, b: (1.0, -((a - y) / b).apply("rint")),
 )
 def fmod(a: Float, b: Float) -> Float:
     """The remainder with the sign of ``a``, as in C: ``fmod(-7.0, 3.0)`` is -1."""

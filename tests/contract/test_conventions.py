@@ -1,5 +1,8 @@
 """Where mathematics leaves a choice, the convention holds and stands in the docs of the operation."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -45,6 +48,19 @@ def slopes(expression: str, at: float) -> tuple[float, float]:
 def test_both_modes_take_the_same_side_of_a_kink(expression: str, convention: tuple[float, float]) -> None:
     at, expected = convention
     assert slopes(expression, at) == (expected, expected)
+
+
+@pytest.mark.parametrize("remainder", ["fmod({}, x[i])", "({}) % x[i]"])
+@pytest.mark.parametrize(
+    ("dividend", "divisor"), [(1.0, 0.1), (0.9, 0.1), (12.0, 0.1), (-1.0, 0.1), (1.0, -0.1)]
+)
+def test_the_slope_in_a_divisor_is_the_quotient_that_ran(
+    remainder: str, dividend: float, divisor: float
+) -> None:
+    """1.0 / 0.1 rounds up to 10, and the remainder is 1.0 - 9 * 0.1."""
+    exact = Fraction(dividend) / Fraction(divisor)
+    quotient = math.trunc(exact) if "fmod" in remainder else math.floor(exact)
+    assert slopes(remainder.format(dividend), divisor) == (-quotient, -quotient)
 
 
 WORDS = "sin cos tan asin acos atan sinh cosh tanh exp log log10 sqrt cbrt erf erfc erfinv erfcinv abs floor"
