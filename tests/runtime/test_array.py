@@ -44,6 +44,20 @@ def test_a_list_of_python_ints_becomes_int32_unless_they_need_more() -> None:
     assert array([1, 2**40]).dtype.bits == 64
 
 
+@pytest.mark.parametrize("numbers", [[2**63 + 5, 3], [[2**64 - 1], [0]], [2**53 + 1, np.uint64(7)]])
+def test_large_ints_stay_what_they_are_beside_small_ones(numbers: Any) -> None:
+    """NumPy makes float64 of int64 beside uint64."""
+    wanted = np.array(numbers, dtype=object).astype(np.uint64)
+    x = kl.zeros(wanted.shape, dtype=kl.uint64)
+    x[:] = numbers
+    for made in (x, array(numbers), array(numbers, dtype=kl.uint64), x.assign(numbers)):
+        assert made.numpy().tolist() == wanted.tolist()
+    given = kl.zeros(2, dtype=kl.uint64)
+    text = "def k(v: vec2ul, y: array[uint64]):\n    y[0], y[1] = v[0], v[1]"
+    kl.compile(text)["k"][1](tuple(wanted.ravel().tolist()), given)
+    assert given.list() == wanted.ravel().tolist()
+
+
 def test_a_list_of_arrays_or_vectors_keeps_their_dtype() -> None:
     doubles, longs = array([1.0, 2.0], dtype=float64), array([1, 2], dtype=np.int64)
     for several in ([doubles, doubles], (doubles[:1], doubles[1:]), [[doubles], [doubles]]):

@@ -55,7 +55,7 @@ def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     """Host data as a NumPy array of numbers; raises KernelTypeError or KernelValueError for anything else."""
     refuse_mask(data)
     try:
-        values = untraced(data) if isinstance(data, np.ndarray) else np.asarray(data)
+        values = untraced(data) if isinstance(data, np.ndarray) else _kept_ints(np.asarray(data), data)
         if values.dtype == object and values.size and _culprit(values) is None:
             values = np.asarray(values.tolist())
     except (TypeError, ValueError, RuntimeError) as problem:  # the last of PyTorch, where gradients go on
@@ -67,6 +67,17 @@ def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     if values.dtype.kind in "biufV":
         return values
     raise _no_numbers(values, data, purpose)
+
+
+def _kept_ints(values: HostArray, data: Any) -> HostArray:
+    """The values of a list, as ints where NumPy makes floats of them: of numbers of int64 beside uint64."""
+    if values.dtype != float64.dtype or not (np.abs(values) >= 2.0**53).any():
+        return values
+    ints = np.asarray(data, dtype=object)
+    if not all(isinstance(number, int | np.integer) for number in ints.flat):
+        return values
+    types = (np.dtype(name) for name in ("int64", "uint64") if fits(ints, np.dtype(name)).all())
+    return ints.astype(next(types, values.dtype))
 
 
 def converted(values: HostArray, scalar: Scalar) -> HostArray:

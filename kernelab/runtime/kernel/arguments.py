@@ -269,7 +269,7 @@ class Parameter:
         if values.shape not in (shape, (size_of(wanted),)):
             hint = f"pass kl.{wanted}(...), a tuple or a NumPy array of shape {shape}"
             raise self.wrong(described(argument, by_shape=True), hint, "shape")
-        if values.dtype.kind in "SU":
+        if values.dtype.kind in "SU" or (scalar.is_int and values.dtype.kind == "f"):
             values = np.asarray(argument, object)  # each component as it was given
         return b"".join(self._number(component, scalar) for component in values.reshape(-1).tolist())
 
