@@ -108,6 +108,14 @@ def test_every_pane_can_be_shown_alone(scan: kl.Kernel, pane: str, words: str) -
     assert "def scan(" not in shown
 
 
+def test_a_kernel_that_saves_nothing_says_so() -> None:
+    twice = kl.compile("def twice(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = 2.0 * x[i]")[
+        "twice"
+    ]
+    assert isinstance(twice, kl.Kernel)
+    assert "saved for the backward pass: nothing" in lines(twice, "none")
+
+
 def test_what_a_tape_keeps_is_said() -> None:
     square = kl.compile(IN_PLACE)["square"]
     assert isinstance(square, kl.Kernel)

@@ -360,8 +360,8 @@ def _notes(parts: Parts) -> Iterator[Words]:
             for name, value in parts.captured.items()
         )
         yield words(Run("captured from outside: ", "dim"), values)
-    saved = "" if parts.adjoint is None else _savings(parts.adjoint.savings, parts.loops)
-    if saved and not (saved == NOTHING and parts.residuals):
+    if parts.adjoint is not None and (parts.adjoint.savings or not parts.residuals):
+        saved = _savings(parts.adjoint.savings, parts.loops)
         yield words(Run("saved for the backward pass: ", "dim"), saved)
     if parts.residuals:
         yield words(Run("kept by a tape: ", "dim"), _savings(tuple(_whole(parts.residuals))))
@@ -378,10 +378,7 @@ def _savings(savings: tuple[Saving, ...], loops: tuple[LoopStorage, ...] = ()) -
     for saving in kept:
         where = f"loop of line {saving.loop.line}" if saving.loop else f"line {saving.span.line}"
         sizes.append(f"{where}: {', '.join(saving.names)} ({saving.size})")
-    return "; ".join([*sizes, *(idle if kept else [])]) or NOTHING
-
-
-NOTHING = "nothing"
+    return "; ".join([*sizes, *(idle if kept else [])]) or "nothing"
 
 
 def _whole(savings: Iterable[Saving]) -> Iterator[Saving]:
