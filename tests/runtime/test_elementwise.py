@@ -190,6 +190,7 @@ def test_an_array_is_changed_by_its_own_shifted_view_as_if_that_had_been_read_be
             r"add float32 and float64(.|\n)*a\.astype\(kl\.float64\)",
         ),
         (lambda a: operator.iadd(kl.zeros(3, dtype=int), a), "int32, not float32"),
+        (lambda a: operator.iadd(kl.zeros(3, dtype=int), 1.5), r"int32, not float32(.|\n)*kl\.int32\("),
         (lambda a: operator.iadd(a, kl.zeros((2, 3))), r"fit \(3,\)"),
         (lambda a: kl.zeros(3, dtype=kl.vec3) * kl.zeros(3, dtype=kl.vec3), "vec3 and vec3"),
         (lambda a: kl.ones(3, dtype=kl.uint8) * 300, "300 does not fit uint8"),

@@ -169,8 +169,10 @@ def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = 
         wider = max(scalars, key=lambda scalar: (scalar.is_float, scalar.bits))
         wanted, what = (wider, "one of them") if added is None else (scalars[0], "the right side")
         one = added if added is not None else operands[next(k for k, s in enumerate(scalars) if s != wanted)]
-        type = with_scalar(value_type_of(one), wanted)
+        is_number = isinstance(one, int | float)
+        type = wanted if is_number else with_scalar(value_type_of(one), wanted)
         way = "{}.astype(kl.{})" if isinstance(one, array) else "kl.array({}, dtype=kl.{})"
+        way = "kl.{1}({0})" if is_number else way
         hint = f"convert {what}: {way.format(name_in_caller(one) or 'x', type)}"
     return refusal(KernelTypeError, error.diagnostics[0].message, "type", hint)
 
