@@ -129,6 +129,32 @@ def test_what_flows_back_to_the_elements_is_the_gradient_of_the_tape(name: str, 
     assert [found.get(f"x[{i}]", 0.0) for i in range(3)] == pytest.approx(x.grad.numpy().tolist(), rel=1e-5)
 
 
+HALVES = """
+def halves(x: array[{half}], s: {half}, y: array[{half}]):
+    i = tid()
+    e = x[i] * s
+    for q in range(2):
+        if e > {half}(1.0):
+            e = sqrt(e) * e * s
+    v = {vector}(e, x[i], e)
+    y[i] += dot(v, v * s) * x[i]
+"""
+
+
+@pytest.mark.parametrize(("half", "vector"), [("float16", "vec3h"), ("bfloat16", "vec3bf")])
+def test_cotangents_of_halves_are_float32_as_in_the_adjoint_that_runs(half: str, vector: str) -> None:
+    kernel, dtype = kl.compile(HALVES.format(half=half, vector=vector))["halves"], getattr(kl, half)
+    x, s = (kl.array(numbers, dtype=dtype, requires_grad=True) for numbers in ([1.5, 3.0], [0.75]))
+    y = kl.zeros(2, dtype=dtype, requires_grad=True)
+    graph = kl.graph(kernel, 1, dim=2, inputs=[x, s], outputs=[y])
+    assert "e_bar" in str(kernel.textbook())
+    with kl.Tape() as tape:
+        kernel[2](x, s, y)
+    tape.backward(grads={y: kl.array([0.0, 1.0], dtype=dtype)})
+    meant = {"x[1]": float(x.grad.list()[1]), "s": float(s.grad.list()[0])}
+    assert {name: gathered(graph)[name] for name in meant} == pytest.approx(meant, rel=1e-2)
+
+
 def test_an_element_that_is_counted_from_the_end_is_the_one_that_was_written() -> None:
     x, y = arrays()
     graph = kl.graph(D["from_the_end"], 0, dim=1, inputs=[x], outputs=[y])

@@ -18,13 +18,13 @@ from contextlib import contextmanager
 
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
-from kernelab.lang.build import Expr, Place, integer, type_of, zero
+from kernelab.lang.build import Expr, Place, elem_of, integer, type_of, zero
 from kernelab.lang.ops import COPY, Op, resolve
 from kernelab.lang.show import Names
 from kernelab.lang.types import Array, Value, is_differentiable
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
-from kernelab.passes.ad.derivative_rules import refuse_shared_arguments
+from kernelab.passes.ad.derivative_rules import refuse_shared_arguments, wide
 from kernelab.passes.ad.jvp import tangent_of
 from kernelab.passes.ad.primal_replay import Env, Mode, ascending, has_loop, value_of
 from kernelab.passes.ad.record import sites
@@ -242,11 +242,13 @@ class _Writer(Adjoint):
             return
         added: ir.Stmt
         if target in self.bars:
-            added = ir.Atomic(ir.Var(g.type), "add", self.bars[target], (integer(0),), g.atom)
+            share = self.converted(g.atom, elem_of(self.bars[target]))
+            added = ir.Atomic(ir.Var(type_of(share)), "add", self.bars[target], (integer(0),), share)
         else:
             if target not in cotangents:
                 self.begin([target], cotangents)
-            added = _sum(ir.Var(g.type, f"{target.hint}_bar"), cotangents[target], g.atom)
+            share = self.converted(g.atom, wide(g.type))
+            added = _sum(ir.Var(type_of(share), f"{target.hint}_bar"), cotangents[target], share)
             cotangents[target] = added.out
         added = replace(added, span=self.builder.span)
         self.builder.emit(added)
@@ -257,7 +259,7 @@ class _Writer(Adjoint):
         """Let cotangents be zero where the block that is swept begins; which these are."""
         begun: Cotangents = {}
         for target in targets:
-            begun[target] = bar = ir.Var(type_of(target), f"{target.hint}_bar")
+            begun[target] = bar = ir.Var(wide(type_of(target)), f"{target.hint}_bar")
             self.begins.emit(ir.Let(bar, COPY, (zero(type_of(bar)),)))
         cotangents |= begun
         return begun
