@@ -45,7 +45,7 @@ function side(store: Store, title: string, arrays: [string, number][], record: n
       "li",
       {},
       html("code", {}, parameter && parameter !== name ? `${parameter} = ${name}` : name),
-      html("span", { class: "klt-quiet" }, ` ${store.layout(array)}, v${store.versionAfter(memory, record)}${gradient}`),
+      html("span", { class: "klt-quiet" }, ` ${store.layout(array)}, value ${store.versionAfter(memory, record)}${gradient}`),
     );
   });
   return [html("h6", {}, title), html("ul", {}, ...items)];

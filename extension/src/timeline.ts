@@ -419,7 +419,7 @@ function mark(x: number, y: number, reads: boolean, version: number | undefined,
   if (version === undefined) return [svg("circle", { class: "klt-read", cx: x, cy: y, r: 4.5 })];
   const made = [svg("rect", { class: "klt-write", x: x - 5, y: y - 5, width: 10, height: 10, rx: 1 })];
   if (reads) made.push(svg("circle", { class: "klt-hole", cx: x, cy: y, r: 2.6 }));
-  if (isNumbered) made.push(svg("text", { class: "klt-version", x: x - 9, y: y + 3.5, "text-anchor": "end" }, `v${version}`));
+  if (isNumbered) made.push(svg("text", { class: "klt-version", x: x - 9, y: y + 3.5, "text-anchor": "end" }, String(version)));
   return made;
 }
 
@@ -437,7 +437,7 @@ function legend(): HTMLElement {
       svg("circle", { class: "klt-hole", cx: 7, cy: 6, r: 2.6 }),
     ),
     "both",
-    html("span", {}, "v2: the second value on this tape"),
+    html("span", {}, "2: the second value on this tape"),
     html("span", {}, "∇ requires gradients"),
   );
 }

@@ -82,6 +82,8 @@ test("each line of a warning is a button that leads there, and says what has bec
   expect(shown.querySelector("button")!.textContent).toBe(`Cell In[3], line ${warning!.line + 1} ${warning!.text}`);
   for (const button of shown.querySelectorAll("button")) button.click();
   expect(went).toEqual([warning, other]);
+  const later = warningsShown([warning!, { ...warning!, key: 2, message: "later" }], notebook, trans);
+  expect([...later.querySelectorAll("p")].map((one) => one.textContent)).toEqual(["later", warning!.message]);
   expect(warningsShown([], notebook, trans).textContent).toBe("Warningsnone");
   now.length = 0;
   expect(said()).toEqual(["deleted since", "deleted since"]);

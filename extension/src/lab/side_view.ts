@@ -37,16 +37,18 @@ function link(place: Place, key: string, notebook: Notebook, trans: TranslationB
   );
 }
 
-/** Each warning with its lines, as buttons that lead there. */
+/** Each warning with its lines, as buttons that lead there; the latest first. */
 export function warningsShown(warnings: Warning[], notebook: Notebook, trans: TranslationBundle): HTMLElement {
-  const items = warnings.map((one) =>
-    html(
-      "li",
-      {},
-      html("p", {}, one.message),
-      ...[one, ...one.others].map((place, number) => link(place, `${one.key} ${number}`, notebook, trans)),
-    ),
-  );
+  const items = [...warnings]
+    .reverse()
+    .map((one) =>
+      html(
+        "li",
+        {},
+        html("p", {}, one.message),
+        ...[one, ...one.others].map((place, number) => link(place, `${one.key} ${number}`, notebook, trans)),
+      ),
+    );
   return section(trans.__("Warnings"), warnings.length, trans.__("none"), items);
 }
 

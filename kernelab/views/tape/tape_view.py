@@ -160,7 +160,7 @@ def _mark(x: float, y: float, reads: bool, version: int | None) -> str:
         return f'<circle class="r" cx="{x}" cy="{y}" r="4.5"/>'
     hole = f'<circle class="p" cx="{x}" cy="{y}" r="2.6"/>' if reads else ""
     square = f'<rect class="w" x="{x - 5}" y="{y - 5}" width="10" height="10" rx="1"/>'
-    return square + hole + _text(x - 9, y + 3.5, "d v e", f"v{version}")
+    return square + hole + _text(x - 9, y + 3.5, "d v e", str(version))
 
 
 def _overwrites(picture: Picture) -> Iterable[str]:
