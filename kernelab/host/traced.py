@@ -361,7 +361,6 @@ class TracedFlat(Traced):
 
     @property
     def base(self) -> Any:
-        """The array."""
         return self._array
 
     @property

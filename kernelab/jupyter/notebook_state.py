@@ -312,7 +312,6 @@ class Checks:
                 self.told.appendleft(entry)
 
     def answer(self, _: object, names: object) -> dict[str, Any]:
-        """The answer to `checks`."""
         told = [{"verdict": text, "passed": ok, **place.message} for text, ok, place in list(self.told)]
         return {"checks": told}
 
@@ -335,7 +334,6 @@ class State:
         self.launches = None if recorded is None else len(recorded.launches)
 
     def answer(self, _: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to `state`."""
         compiler = find_compiler()
         problems = self.problems.messages()
         return {

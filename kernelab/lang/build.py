@@ -39,7 +39,6 @@ FALSE = ir.Const(False, bool_)
 
 
 def zero(type: Value) -> ir.Const:
-    """The zero of a value type."""
     return constant(0, type)
 
 

@@ -184,8 +184,9 @@ def test_a_tape_says_which_unrecorded_launch_is_missing() -> None:
     quick("scale")
     kl.launch(KERNELS["scale"], 2, [x, 3.0, y])
     line = sys._getframe().f_lineno - 1
-    version, title, place, thread, sources = y.allocation.origin
-    assert (version, title, place.line, thread) == (1, "the launch of `scale`", line, threading.get_ident())
+    version, made_by, place, thread, sources = y.allocation.origin
+    origin = version, made_by.title, place.line, thread
+    assert origin == (1, "the launch of `scale`", line, threading.get_ident())
     assert place.filename == __file__ and [source() for source in sources] == [x.allocation]
     with kl.Tape() as tape:
         kl.launch(KERNELS["scale"], 2, [y, 3.0, z])

@@ -335,7 +335,7 @@ def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> li
             describe = partial(_unrecorded, leaf, record.place, origin)
             own = {target.allocation for step in steps[:i] for target in step.written}
             is_leaf = own.isdisjoint(origin.alive)
-            key, is_certain = ("unrecorded", memory), not origin.is_copy
+            key, is_certain = ("unrecorded", memory), not origin.made_by.is_copy
             cuts.append(Cut(record.place, key, describe, origin.alive, is_leaf, is_certain=is_certain))
     return cuts
 

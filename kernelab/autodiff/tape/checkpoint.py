@@ -138,7 +138,6 @@ class Signature:
         return elements.allocation.serial <= self.start
 
     def launch(self, call: Call) -> None:
-        """Add a launch."""
         for elements in read_by(call):
             self._look_at(elements)
         self._written |= {call.arguments[i].allocation.serial for i in call.kernel.plan.written}
@@ -150,7 +149,6 @@ class Signature:
             self._also.launch(call)
 
     def copy(self, dest: array, src: array) -> None:
-        """Add a copy."""
         self._look_at(src)
         self._written.add(dest.allocation.serial)
         self._add(self._layout(dest) + self._layout(src))

@@ -75,7 +75,6 @@ class Observed:
         self._norms: tuple[tuple[int, int], Norms] | None = None
 
     def since(self, number: int) -> Sequence[Record]:
-        """The records from a number on."""
         return tuple(self._recording.records[number:])
 
     @property

@@ -26,7 +26,6 @@ from kernelab.runtime.launch.checked import require_written
 
 
 def is_struct(value: object) -> bool:
-    """Whether a value is a struct, or an array of structs."""
     return isinstance(value, Instance | structarray)
 
 

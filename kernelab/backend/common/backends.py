@@ -56,7 +56,6 @@ Args = bytes | ctypes.Array[ctypes.c_longlong]
 
 
 def slots_of(args: Args) -> list[int]:
-    """The slots as numbers."""
     slots: list[int] = memoryview(args).cast("B").cast("q").tolist()
     return slots
 

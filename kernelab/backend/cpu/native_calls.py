@@ -65,7 +65,7 @@ class Launched(NamedTuple):
     blocks: list[Any]
     ended: Ended
     types: tuple[object, ...]
-    title: str
+    made_by: object
     arrays: type
     settings: Callable[[], object]
     quiet: object
@@ -318,7 +318,7 @@ struct Launch {
             if (!is_traced(i)) continue;
             Object* note = PyTuple_New(5);
             if (!note) { fits = false; break; }
-            Object* parts[5] = {of(memories[i], version), item(TITLE), place, thread, sources};
+            Object* parts[5] = {of(memories[i], version), item(MADE_BY), place, thread, sources};
             for (int k = 0; k < 5; k++) PyTuple_SetItem(note, k, taken(parts[k]));
             fits &= !PyObject_GenericSetAttr(memories[i], origin, note);
             Py_DecRef(note);

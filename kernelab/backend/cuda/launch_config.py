@@ -273,5 +273,4 @@ class Snapshot:
             self._driver.copy(low, copy, nbytes)
 
     def release(self) -> None:
-        """Forget it."""
         self._scratch.release()

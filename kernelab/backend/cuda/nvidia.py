@@ -372,7 +372,6 @@ class Driver:
             self._api.cuGraphDestroy(graph)
 
     def replay(self, graph: object, stream: int = 0) -> None:
-        """Launch a graph."""
         assert isinstance(graph, _Graph)
         self._do("starting a graph", self._api.cuGraphLaunch, graph.executable, stream or self._stream)
 

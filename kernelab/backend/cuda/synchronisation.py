@@ -295,7 +295,6 @@ Pending = PendingLaunch | PendingGraph
 
 
 def fields(block: Block) -> "ctypes.Array[ctypes.c_longlong]":
-    """The fields of a status block."""
     return (ctypes.c_longlong * STATUS_FIELDS).from_address(block[0])
 
 

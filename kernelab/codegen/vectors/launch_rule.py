@@ -243,7 +243,6 @@ class LaunchRanges:
 
 
 def _number(bound: str) -> int | None:
-    """A bound that is a number."""
     return int(bound) if bound.removeprefix("-").isdecimal() else None
 
 

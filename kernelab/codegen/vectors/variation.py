@@ -79,7 +79,6 @@ class _Variations:
         return UNIFORM if isinstance(atom, ir.Const) else self.kinds[atom]
 
     def most(self, atoms: Iterable[ir.Atom]) -> Variation:
-        """Uniform where all are, else varying."""
         return UNIFORM if all(self.of(atom) == UNIFORM for atom in atoms) else VARYING
 
     def define(self, outs: Sequence[ir.Var], variation: Variation) -> None:

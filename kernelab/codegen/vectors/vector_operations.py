@@ -76,7 +76,6 @@ class Lanes:
 
     @property
     def helpers(self) -> str:
-        """The text of all helpers."""
         return helpers_of(self.width, self.doubles)
 
     def symbol(self, function: str, type: Scalar = float32) -> str:

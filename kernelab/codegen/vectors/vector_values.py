@@ -67,7 +67,6 @@ class VectorValues(Body):
         )
 
     def vector(self, atom: ir.Atom) -> str:
-        """An atom as a vector."""
         scalar = scalar_type(atom)
         self.vector_type(scalar)
         match self.of(atom):

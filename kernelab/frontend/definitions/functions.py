@@ -360,12 +360,10 @@ class Overloads(UserFunction):
         return f"<{len(self.members)} kernelab functions {self.name}>"
 
     def check(self) -> tuple[Diagnostic, ...]:
-        """The mistakes of all of them."""
         return tuple(error for member in self.members for error in member.check())
 
     @property
     def is_usable(self) -> bool:
-        """Whether any of them is."""
         return any(member.is_usable for member in self.members)
 
     def fitting(self, arguments: Arguments) -> tuple[UserFunction, ...]:

@@ -272,7 +272,6 @@ class GenericKernel:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The defaults of its parameters."""
         return default_numbers(self.template)[0]
 
     def check(self) -> tuple[Diagnostic, ...]:

@@ -442,7 +442,6 @@ def describe(meaning: Meaning) -> str:
 
 
 def is_struct(meaning: Meaning | None) -> bool:
-    """Whether it is a struct, or an array of structs."""
     return isinstance(meaning, StructArrayRef) or (
         isinstance(meaning, TupleOf) and meaning.struct is not None
     )

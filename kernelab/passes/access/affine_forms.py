@@ -184,7 +184,6 @@ def _is_plain(form: Form) -> bool:
 
 
 def single(leaf: Leaf) -> Form:
-    """The form that is one leaf."""
     return Form(0, ((leaf, 1),))
 
 

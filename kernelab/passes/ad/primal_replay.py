@@ -119,7 +119,6 @@ class Replay:
         self._counters: dict[ir.Loop, dict[int, Step]] = {}
 
     def storage(self, loop: ir.Loop) -> ir.Storage:
-        """The storage of a loop."""
         if isinstance(loop, ir.For) and loop.storage is not None:
             return loop.storage
         is_short = isinstance(loop, ir.For) and isinstance(loop.count, ir.Const) and loop.count.value <= FEW

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from threading import get_ident
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, NamedTuple, Self, TypeVar, get_args
 
 from kernelab import hooks
 from kernelab.data_classes import dataclass
@@ -281,11 +281,20 @@ class ref:  # noqa: N801 (in small letters, like `array`)
 # ------------------------------------------------------------------ what no tape recorded
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What computed or copied outside of a tape: its title, line and thread, and the memory that it read."""
+class Unrecorded(NamedTuple):
+    """What computed or copied: how messages call it, have it recorded, and end the gradient there."""
 
     title: str
+    record: str
+    end: str
+    is_copy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What computed or copied outside of a tape, its line and thread, and the memory that it read."""
+
+    made_by: Unrecorded
     place: Place
     thread: int
     sources: "Sequence[weakref.ref[Allocation]]"
@@ -295,33 +304,25 @@ class Origin:
         """The memory that it and what ran before it read, as far as no gradient has reached it."""
         return _computed_from([source() for source in self.sources])
 
-    @property
-    def is_copy(self) -> bool:
-        """Whether it only copied, as the title `copy` says: what it wrote may be meant as a beginning."""
-        return self.title.startswith("`")
-
     def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
         """The diagnostic for a tape that reads `name`, which this computed: no gradient passes it."""
         elsewhere = self.thread != entered_by
         where = "in another thread" if elsewhere else "outside of the tape"
-        did, ends, wrote = "call it", "give it clone(x, requires_grad=False)", "computed"
-        if self.title.startswith("the launch"):
-            did, ends = "launch it", "pass record_tape=False to it"
-        elif self.is_copy:
-            did, ends, wrote = "copy", "copy clone(x, requires_grad=False)", "filled"
-        hint = f"{did} inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
+        title, record, end, is_copy = self.made_by
+        wrote = "filled" if is_copy else "computed"
+        hint = f"{record} inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
         return Diagnostic(
-            f"no gradient flows through {self.title}, which {wrote} {name} {where}",
+            f"no gradient flows through {title}, which {wrote} {name} {where}",
             self.place.span,
             "unrecorded-launch",
-            hint=f"{hint}; if the gradient is meant to end there, {ends}",
+            hint=f"{hint}; if the gradient is meant to end there, {end}",
             related=(Related("the tape reads its result here:", reader.span),),
         )
 
 
-def title_of_launch(kernel: str) -> str:
-    """What messages about unrecorded launches of a kernel call them."""
-    return f"the launch of `{kernel}`"
+def unrecorded_launch(kernel: str) -> Unrecorded:
+    """What messages say of unrecorded launches of a kernel."""
+    return Unrecorded(f"the launch of `{kernel}`", "launch it", "pass record_tape=False to it")
 
 
 def note_origin(
@@ -336,7 +337,7 @@ def note_origin(
     elements += [one for i in numbers if (one := getattr(arguments[i], "array", None)) is not None]
     if refs := _come_from(elements, written):
         place = caller(3)  # behind this, `run`, and what has called it
-        _leave(title_of_launch(kernel), place, refs, written)
+        _leave(unrecorded_launch(kernel), place, refs, written)
 
 
 def note_copied(how: str, dest: Strided, *sources: Strided) -> None:
@@ -347,23 +348,25 @@ def note_copied(how: str, dest: Strided, *sources: Strided) -> None:
     written = (dest.allocation,)
     if dest.allocation.requires_grad and (refs := _come_from(sources, written)):
         notes = (_origin_before(one.allocation, written) for one in sources if how != "clone")
-        title, place = next((note[1:3] for note in notes if note is not None), (f"`{how}`", None))
-        _leave(title, place or caller(), refs, written)
+        copied = Unrecorded(f"`{how}`", "copy", "copy clone(x, requires_grad=False)", is_copy=True)
+        made_by, place = next((note[1:3] for note in notes if note is not None), (copied, None))
+        _leave(made_by, place or caller(), refs, written)
 
 
 def note_called(title: str, arguments: Iterable[Strided], results: Iterable[Strided]) -> None:
     """The same of what a function of Python has just computed unrecorded, if it has a derivative."""
     written = [one.allocation for one in results if one.allocation.requires_grad]
     if refs := _come_from(arguments, written):
-        _leave(title, caller(), refs, written)
+        called = Unrecorded(title, "call it", "give it clone(x, requires_grad=False)")
+        _leave(called, caller(), refs, written)
 
 
 def _leave(
-    title: str, place: Place, refs: "list[weakref.ref[Allocation]]", written: Iterable[Allocation]
+    made_by: Unrecorded, place: Place, refs: "list[weakref.ref[Allocation]]", written: Iterable[Allocation]
 ) -> None:
     thread = get_ident()
     for memory in written:
-        memory.origin = (memory.version, title, place, thread, refs)
+        memory.origin = (memory.version, made_by, place, thread, refs)
 
 
 def _come_from(elements: Iterable[Strided], written: Sequence[Allocation]) -> "list[weakref.ref[Allocation]]":

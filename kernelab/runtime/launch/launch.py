@@ -32,7 +32,7 @@ from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
 from kernelab.lang.types import Array, Scalar, float32, is_differentiable, with_scalar
 from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.array.array_attributes import note_origin, title_of_launch
+from kernelab.runtime.array.array_attributes import note_origin, unrecorded_launch
 from kernelab.runtime.context.recorder import (
     ENTERED,
     RECORDER,
@@ -430,7 +430,7 @@ def quick_launch(kernel: Kernel, *, waits: bool = False) -> Callable[..., Any] |
         BLOCKS,
         on_cpu.ended,
         plan.types,
-        title_of_launch(kernel.name),
+        unrecorded_launch(kernel.name),
         array,
         settings,
         chosen,

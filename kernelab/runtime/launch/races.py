@@ -149,7 +149,6 @@ class MarkedRun:
 
 
 def refuse(races: Sequence[Race]) -> None:
-    """Raise KernelRaceError if there are races."""
     if races:
         raise KernelRaceError(*(race.describe() for race in races))
 

@@ -26,8 +26,8 @@ Elements = Any
 Change = Callable[[], Elements]
 """Finds the array of the elements that are about to change: asked for only where that matters."""
 
-Note = tuple[int, str, Place, int, "list[weakref.ref[Allocation]]"]
-"""What an unrecorded launch leaves (`origin`): version, kernel, line, thread, memory that it read."""
+Note = tuple[int, Any, Place, int, "list[weakref.ref[Allocation]]"]
+"""What an unrecorded launch leaves (`origin`): version, what it is, line, thread, memory that it read."""
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

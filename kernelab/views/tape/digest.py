@@ -351,7 +351,6 @@ class TapeData:
         return step
 
     def memory(self, array: int) -> int:
-        """The memory of an array."""
         memory: int = self.parts["arrays"][array][0]
         return memory
 

@@ -244,7 +244,6 @@ MOST_WARNINGS = 6
 
 
 def tape_view(tape: Tape) -> Node:
-    """The view of a tape."""
     if not len(tape):
         return words("This tape is empty: launch kernels inside `with tape:` to record them.")
     data = TapeData.of(tape, names_now)
