@@ -40,6 +40,14 @@ def in_quotes() -> str:
     return json.dumps({"data": {"kernelab": words}, "message": ""})
 
 
+HEAR_TOASTS = """() => {
+  window.toasts = "";
+  const hear = () => document.querySelectorAll(".Toastify__toast")
+    .forEach(it => (window.toasts += it.textContent));
+  new MutationObserver(hear).observe(document.body, { childList: true, subtree: true });
+}"""
+
+
 @pytest.mark.long
 def test_little_is_loaded_before_the_first_notebook_and_every_text_is_the_translators(
     lab: Lab, browser: "Browser", front_end: Path
@@ -57,8 +65,11 @@ def test_little_is_loaded_before_the_first_notebook_and_every_text_is_the_transl
     assert all(label.startswith("«") for label in labels)
     at_the_start = page.evaluate(LOADED)
 
+    page.evaluate(HEAR_TOASTS)
     page.locator(".jp-LauncherCard", has_text="«Lessons of kernelab»").click()
     expect(page.locator(".jp-Dialog-header")).to_have_text("«Open which lesson?»")
+    assert "«Looking for the lessons»" in page.evaluate("window.toasts")
+    expect(page.locator(".Toastify__toast")).to_have_count(0)
     page.locator(".jp-Dialog select").select_option(index=0)
     page.keyboard.press("Enter")
     expect(page.locator(".jp-NotebookPanel .jp-MarkdownOutput h1").first).to_be_visible()

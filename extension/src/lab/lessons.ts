@@ -18,6 +18,7 @@ export async function openLesson(app: JupyterFrontEnd, folder: string, trans: Tr
   await kernelspecs.ready;
   const path = [folder, ".lessons"].filter(Boolean).join("/");
   const session = await sessions.startNew({ path, name: "", type: "console", kernel: { name: kernelspecs.specs?.default } });
+  const waiting = Notification.emit(trans.__("Looking for the lessons"), "in-progress", { autoClose: false });
   let said = "";
   const run = async (code: string) => {
     const asked = session.kernel!.requestExecute({ code, store_history: false });
@@ -27,7 +28,8 @@ export async function openLesson(app: JupyterFrontEnd, folder: string, trans: Tr
     return (await asked.done).content.status === "ok";
   };
   try {
-    if (!(await run(LIST))) {
+    const isListed = await run(LIST).finally(() => Notification.dismiss(waiting));
+    if (!isListed) {
       Notification.error(trans.__("This environment has no lessons: pip install kernelab"));
       return;
     }
