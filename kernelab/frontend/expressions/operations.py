@@ -56,8 +56,11 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
     if isinstance(argument.value, Weak | Typed):
         return argument.value
     hint = "index the array to take one element" if isinstance(argument.value, ArrayRef) else ""
-    if isinstance(argument.value, TupleOf):
-        hint = f"a tuple is not a vector: write vec{len(argument.value.items)}(...) where it is made"
+    if isinstance(argument.value, TupleOf) and argument.value.items:
+        items = argument.value.items
+        hint = f"take one of its items, such as «{argument.value.first(ast.unparse(argument.node))}»"
+        if argument.value.struct is None and len(items) > 1 and "int32" not in map(describe, items):
+            hint = f"a tuple is not a vector: write vec{len(items)}(...) where it is made"
     raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
 
 

@@ -143,6 +143,10 @@ class TupleOf:
         """Other values in the same form."""
         return replace(self, items=tuple(items))
 
+    def first(self, text: str) -> str:
+        """The text that takes the first of the items of what `text` stands for."""
+        return f"{text}[0]" if self.struct is None else self.label(text, 0)
+
     def label(self, name: str, k: int) -> str:
         """The name of the item at `k` of the variable `name` in a message or a hint."""
         return name if self.struct is None else f"{name}.{self.struct.fields[k].name}"

@@ -119,7 +119,7 @@ def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
         if re.search(r"\bi\b", text):
             hint = f"index it to take one element, such as «{text}[0]»"
     elif isinstance(value, TupleOf) and value.items and not hint:
-        hint = f"take one of its items, such as «{text}[0]»"
+        hint = f"take one of its items, such as «{value.first(text)}»"
     raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
 
 
