@@ -91,6 +91,7 @@ test("each line of a warning is a button that leads there, and says what has bec
 
 test("the status bar names device, compiler, checked mode, and the warnings by which a gradient is wrong", () => {
   const state = { device: "cpu", compiler: "g++", checked: null, launches: null, problems: [], warnings: 0 };
+  expect(stateShown({ ...state, launches: 0 }, 0, trans)).toBe("∇  cpu  g++");
   expect(stateShown(state, 0, trans)).toBe("∇  cpu  g++");
   expect(stateShown({ ...state, compiler: null }, 1, trans)).toBe("∇  cpu  no compiler  ⚠ 1 warning");
   expect(stateShown({ ...state, checked: "full", launches: 3 }, 2, trans)).toBe(

@@ -117,7 +117,7 @@ function section(title: string, count: number, none: string, items: HTMLElement[
 
 /** One line: device, compiler, checked mode, the launches of the tape, and how many warnings there are. */
 export function stateShown({ device, compiler, checked, launches }: Replies["state"], count: number, trans: TranslationBundle): string {
-  const taped = launches === null ? "" : trans._n("%1 launch on the tape", "%1 launches on the tape", launches, launches);
+  const taped = !launches ? "" : trans._n("%1 launch on the tape", "%1 launches on the tape", launches, launches);
   const warned = count ? trans._n("⚠ %1 warning", "⚠ %1 warnings", count, count) : "";
   return ["∇", device, compiler ?? trans.__("no compiler"), checked && trans.__("checked: %1", checked), taped, warned]
     .filter(Boolean)

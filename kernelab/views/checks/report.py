@@ -189,7 +189,8 @@ def tape_report_view(report: TapeReport) -> Node:
     verdict, outcome = verdict if report else Run("✗ FAIL", "bad"), ""
     if (whole := report.whole) is not None:
         products, entries = counted(whole.products, "product"), counted(whole.entries, "entry")
-        outcome = f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
+        where = f"{products} with random vectors, of {entries}"
+        outcome = f": end to end, adjoints and float64 differences agree in {where}"
         outcome += ", but at a kink" if bent else ""
     elif (bad := report.first_bad()) is not None:
         outcome = f": {_called(bad)}{',' if bad.is_launch else ''} is the first that is wrong"
