@@ -215,7 +215,8 @@ def index_error(site: Site, index: int, extent: int, axis: int, thread: str) -> 
         f"index {index} is out of bounds for axis {axis} of array `{site.array}` with size {extent};"
         f" in thread {thread}"
     )
-    hint = f"launch over fewer threads, or test the index against `{site.array}.shape[{axis}]` first"
+    way = f"launch with dim={site.array}.shape" if thread.startswith("(") else "launch over fewer threads"
+    hint = f"{way}, or test the index against `{site.array}.shape[{axis}]` first"
     if not extent:
         hint = f"it has no elements, as where None is passed: pass an array, or test `if {site.array}:` first"
     return KernelIndexError.of(message, "index-error", hint, _span(site))
