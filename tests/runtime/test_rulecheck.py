@@ -103,6 +103,15 @@ def test_a_rule_that_is_wrong_for_some_integers_that_a_text_names_is_warned_of(
     assert len(told(made(value=function, rule=rule, **of_k), recwarn)) == 1
 
 
+@pytest.mark.parametrize("most", ["min(k, 3)", "k & 15", "clamp(k, 0, 50)"])
+def test_a_rule_that_is_wrong_from_some_integer_on_is_warned_of(
+    most: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    of_k = {"params": "x: float, k: int", "arguments": "x[i], n[i]", "value": "x * float(k)"}
+    assert told(made(**of_k, rule="adjoint[x] += float(k) * adj_ret"), recwarn) == []
+    assert len(told(made(**of_k, rule=f"adjoint[x] += float({most}) * adj_ret"), recwarn)) == 1
+
+
 def test_vectors_and_integers_are_sampled_too(recwarn: pytest.WarningsRecorder) -> None:
     parts = {"params": "v: vec2, n: int", "arguments": "v[i], n[i]", "value": "dot(v, v) * float(n)"}
     right = "adjoint[v] += 2.0 * adj_ret * float(n) * v"

@@ -21,13 +21,13 @@ from kernelab.autodiff.checks.rule_samples import (
     Caller,
     Point,
     calling,
-    compared_integers,
     far_samples,
     is_coarse,
     joined,
     one_by_one,
     samples,
     slopes,
+    tried_integers,
     with_results,
 )
 from kernelab.backend.cpu.lanes import Numpy
@@ -98,7 +98,7 @@ def mistakes(rules: CustomRules) -> list[Diagnostic]:
 def _sampled(check: "_Check", kinds: set[RuleName]) -> dict[RuleName, Diagnostic]:
     """The first mistake in each of some rules at samples, unusual ones where it runs at no usual one."""
     texts = [inline(text) for text in (check.function, *check.rule_of.values())]
-    points = samples(check.function, not check.is_rough, compared_integers(texts))
+    points = samples(check.function, not check.is_rough, tried_integers(texts))
     by_kind = _compared(check, kinds, points, RUNS)
     left = kinds - check.compared
     return by_kind | _compared(check, left, _inside(check), 1) if left else by_kind

@@ -21,7 +21,7 @@ from kernelab.backend.cpu.lanes import Numpy
 from kernelab.data_classes import dataclass
 from kernelab.lang.build import Builder, elem_of, type_of
 from kernelab.lang.ir import Call, Const, Function, Let, Native, Stmt, Var, walk
-from kernelab.lang.types import Array, bool_, int32, scalar_of, shape_of
+from kernelab.lang.types import Array, int32, scalar_of, shape_of
 from kernelab.passes.common.copying import inline, lay_out
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
@@ -43,7 +43,7 @@ LARGEST = 100
 """The largest integer in the text of a function that it is called with: it may count a loop."""
 
 SMALL = 32
-"""Integers below this are tried where a function compares any, as by ``n * n == 49`` or ``n % 5 == 4``."""
+"""Integers below this are tried: a rule may be wrong where ``n > 3``, ``n * n == 49`` or ``n % 5 == 4``."""
 
 MOST_TRIED = 64
 """How many points are tried one by one, of a function that refuses others by an assertion."""
@@ -75,18 +75,16 @@ def samples(function: Function, is_wide: bool, integers: Sequence[int] = ()) -> 
         yield drawn
 
 
-def compared_integers(texts: Iterable[Function]) -> list[int]:
-    """The integers that some functions compare others with, and those beside them; small ones, too, if any.
+def tried_integers(texts: Iterable[Function]) -> list[int]:
+    """Small integers, those that some functions compute with, and those beside them.
 
     They are negative only where such a one is: others may count something.
     """
-    stmts = chain(*(walk(text.body) for text in texts))
-    lets = [stmt for stmt in stmts if isinstance(stmt, Let) and type_of(stmt.out) == bool_]
+    lets = [stmt for stmt in chain(*(walk(text.body) for text in texts)) if isinstance(stmt, Let)]
     atoms = [atom for let in lets for atom in let.args if isinstance(atom, Const)]
     named = {int(atom.value) for atom in atoms if scalar_of(atom.type).is_int}
     near = {(n, n + step) for n in named if abs(n) <= LARGEST for step in (-1, 0, 1)}
-    small = range(SMALL if named else 0)
-    return sorted({*small, *(number for n, number in near if number >= 0 or n < 0)})
+    return sorted({*range(SMALL), *(number for n, number in near if number >= 0 or n < 0)})
 
 
 def is_coarse(stmt: Stmt) -> bool:
