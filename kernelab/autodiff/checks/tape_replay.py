@@ -13,11 +13,7 @@ from typing import Any
 from kernelab.autodiff.jacobians.subject import Started
 from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
-from kernelab.autodiff.records.moves import (
-    CopyRecord,
-    HostCallRecord,
-    OverwriteRecord,
-)
+from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape

@@ -30,8 +30,9 @@ from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import name_of_memory
 from kernelab.runtime.kernel.arguments import array_of, ordered, require_arguments_readable
+from kernelab.runtime.kernel.facts import Groups
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Groups, Pullback
+from kernelab.runtime.kernel.program import Pullback
 from kernelab.runtime.launch.call import bind
 from kernelab.runtime.launch.command import no_grid
 from kernelab.runtime.launch.footprint import Grid, Residual, grid_of

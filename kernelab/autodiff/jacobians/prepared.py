@@ -17,8 +17,9 @@ from kernelab.data_classes import dataclass
 from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array
 from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.facts import Positions
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.memory.memory import duplicate_of
 from kernelab.settings import settings
 

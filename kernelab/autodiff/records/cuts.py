@@ -14,16 +14,14 @@ from typing import NamedTuple
 
 from kernelab.autodiff.records.coverage import are_all
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
-from kernelab.autodiff.records.provenance import (
-    Cut,
-)
+from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.errors import Diagnostic, Related, TapeError
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import DETACHED, array, numbers_of
-from kernelab.runtime.array.array_attributes import Origin, origin_of
+from kernelab.runtime.array.origins import Origin, origin_of
 from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory
 from kernelab.runtime.host.struct_instances import Instance, traced_in
 from kernelab.runtime.kernel.arguments import Reference, array_of

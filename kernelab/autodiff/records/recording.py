@@ -20,12 +20,7 @@ from kernelab.autodiff.records.hazards import (
     Witness,
     WrittenMemory,
 )
-from kernelab.autodiff.records.moves import (
-    CopyRecord,
-    FunctionRecord,
-    HostCallRecord,
-    overwrite_of,
-)
+from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, overwrite_of
 from kernelab.autodiff.records.provenance import LEFT, Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, known_outline, not_kept
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses

@@ -27,8 +27,9 @@ from kernelab.runtime.array.layout import packed_in
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.kernel.arguments import Reference, array_of, row_of_one
 from kernelab.runtime.kernel.dispatch import Culprit
+from kernelab.runtime.kernel.facts import Groups, Positions
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
+from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.call import Call
 from kernelab.runtime.memory.streams import configured
 from kernelab.settings import Settings, settings

@@ -12,7 +12,7 @@ from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.errors import TapeError
 from kernelab.lang.types import is_differentiable
-from kernelab.runtime.array.array_attributes import note_called
+from kernelab.runtime.array.origins import note_called
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.recorder import (
     ENTERED,

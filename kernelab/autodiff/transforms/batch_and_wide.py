@@ -24,7 +24,8 @@ from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differen
 from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import RECORDER, called, caller, refusal
-from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.kernel.facts import Positions
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.call import Call, will_write
 from kernelab.runtime.launch.footprint import changed_part
 from kernelab.runtime.memory.memory import Allocation, allocate, announce, youngest

@@ -39,7 +39,8 @@ from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.context.conversion import itemsize
 from kernelab.runtime.context.recorder import Place, caller
-from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
+from kernelab.runtime.kernel.facts import Groups, Positions
+from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.footprint import box_and_whole, settled
 from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
 from kernelab.runtime.memory.spaces import space_of

@@ -57,7 +57,8 @@ from kernelab.runtime.kernel.arguments import (
     require_arguments_readable,
     row_of_one,
 )
-from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.kernel.facts import Positions
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.call import Call
 from kernelab.runtime.memory.memory import Allocation
 

@@ -20,11 +20,7 @@ from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import ABI_VERSION, Unit
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.codegen.vectors.vector_emitter import (
-    computes_in_doubles,
-    emit_vectors,
-    operations_an_element,
-)
+from kernelab.codegen.vectors.vector_emitter import computes_in_doubles, emit_vectors, operations_an_element
 from kernelab.codegen.vectors.vector_memory import is_long
 from kernelab.codegen.vectors.vector_operations import FUNCTIONS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused

@@ -7,18 +7,7 @@ from kernelab.codegen.cpp import spelling
 from kernelab.codegen.vectors.vector_helpers import KINDS, components_of, helpers_of
 from kernelab.data_classes import dataclass
 from kernelab.lang.ops import Op
-from kernelab.lang.types import (
-    Scalar,
-    bool_,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    uint8,
-    uint16,
-    uint32,
-)
+from kernelab.lang.types import Scalar, bool_, float32, float64, int8, int16, int32, uint8, uint16, uint32
 
 SMALL = frozenset({int8, int16, uint8, uint16})
 """The integers that lanes of 32 bits hold: converted by vectors; all else each lane does by itself."""

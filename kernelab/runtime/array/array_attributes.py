@@ -4,17 +4,12 @@
 identity.  The frontend reads annotations from the text of a kernel; here Python only evaluates the same
 text.
 
-Gradients belong to memory, so all views of it share them; must not know tapes.  A launch outside of every
-tape, or in a thread where none is open, may be meant to be differentiated through, and so may a copy.  It
-leaves its origin with the memory that it writes, where both sides require gradients; a tape that later takes
-that memory for a leaf can say what is missing.  ``record_tape=False`` says that nothing is missing.
+Gradients belong to memory, so all views of it share them; must not know tapes.
 """
 
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import cache, lru_cache
-from threading import get_ident
-from typing import Any, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from kernelab import hooks
 from kernelab.data_classes import dataclass
@@ -24,7 +19,6 @@ from kernelab.errors import (
     KernelError,
     KernelTypeError,
     KernelValueError,
-    Related,
     counted,
 )
 from kernelab.guidance.missing_names import ARRAYS, FIXED, KERNELS, Offers, of_numpy
@@ -32,8 +26,8 @@ from kernelab.host.single import Single
 from kernelab.lang.structs import has_derivative
 from kernelab.runtime.array.layout import Strided
 from kernelab.runtime.context.conversion import array_type, described, value_type
-from kernelab.runtime.context.recorder import Place, caller, refusal, warn, warn_at
-from kernelab.runtime.memory.memory import Allocation, Note, zeros_like_memory
+from kernelab.runtime.context.recorder import refusal, warn, warn_at
+from kernelab.runtime.memory.memory import Allocation, zeros_like_memory
 
 Binary = Callable[[Any, Any], Any]
 
@@ -278,128 +272,10 @@ class ref:  # noqa: N801 (in small letters, like `array`)
         return hash(("ref", self.dtype))
 
 
-# ------------------------------------------------------------------ what no tape recorded
+# -------------------------------------------------------------------------------------------------- gradients
 
 
-class Unrecorded(NamedTuple):
-    """What computed or copied: how messages call it, have it recorded, and end the gradient there."""
-
-    title: str
-    record: str
-    end: str
-    is_copy: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What computed or copied outside of a tape, its line and thread, and the memory that it read."""
-
-    made_by: Unrecorded
-    place: Place
-    thread: int
-    sources: "Sequence[weakref.ref[Allocation]]"
-
-    @property
-    def alive(self) -> list[Allocation]:
-        """The memory that it and what ran before it read, as far as no gradient has reached it."""
-        return _computed_from([source() for source in self.sources])
-
-    def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
-        """The diagnostic for a tape that reads `name`, which this computed: no gradient passes it."""
-        elsewhere = self.thread != entered_by
-        where = "in another thread" if elsewhere else "outside of the tape"
-        title, record, end, is_copy = self.made_by
-        wrote = "filled" if is_copy else "computed"
-        hint = f"{record} inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
-        return Diagnostic(
-            f"no gradient flows through {title}, which {wrote} {name} {where}",
-            self.place.span,
-            "unrecorded-launch",
-            hint=f"{hint}; if the gradient is meant to end there, {end}",
-            related=(Related("the tape reads its result here:", reader.span),),
-        )
-
-
-def unrecorded_launch(kernel: str) -> Unrecorded:
-    """What messages say of unrecorded launches of a kernel."""
-    return Unrecorded(f"the launch of `{kernel}`", "launch it", "pass record_tape=False to it")
-
-
-def note_origin(
-    kernel: str, arguments: Sequence[Any], used: Sequence[Sequence[int]], written: Sequence[Allocation]
-) -> None:
-    """Leave with what an unrecorded launch has just written, memory with gradients, that it came from others.
-
-    `used` are the positions of the arrays that it reads, and of numbers for which arrays may stand.
-    """
-    read, numbers = used
-    elements = [arguments[i] for i in read]
-    elements += [one for i in numbers if (one := getattr(arguments[i], "array", None)) is not None]
-    if refs := _come_from(elements, written):
-        place = caller(3)  # behind this, `run`, and what has called it
-        _leave(unrecorded_launch(kernel), place, refs, written)
-
-
-def note_copied(how: str, dest: Strided, *sources: Strided) -> None:
-    """The same of elements that the host has just copied, or moved within their memory, by `how`.
-
-    Where those were computed unrecorded, so are the copies, but for a clone: that may be meant.
-    """
-    written = (dest.allocation,)
-    if dest.allocation.requires_grad and (refs := _come_from(sources, written)):
-        notes = (_origin_before(one.allocation, written) for one in sources if how != "clone")
-        copied = Unrecorded(f"`{how}`", "copy", "copy clone(x, requires_grad=False)", is_copy=True)
-        made_by, place = next((note[1:3] for note in notes if note is not None), (copied, None))
-        _leave(made_by, place or caller(), refs, written)
-
-
-def note_called(title: str, arguments: Iterable[Strided], results: Iterable[Strided]) -> None:
-    """The same of what a function of Python has just computed unrecorded, if it has a derivative."""
-    written = [one.allocation for one in results if one.allocation.requires_grad]
-    if refs := _come_from(arguments, written):
-        called = Unrecorded(title, "call it", "give it clone(x, requires_grad=False)")
-        _leave(called, caller(), refs, written)
-
-
-def _leave(
-    made_by: Unrecorded, place: Place, refs: "list[weakref.ref[Allocation]]", written: Iterable[Allocation]
-) -> None:
-    thread = get_ident()
-    for memory in written:
-        memory.origin = (memory.version, made_by, place, thread, refs)
-
-
-def _come_from(elements: Iterable[Strided], written: Sequence[Allocation]) -> "list[weakref.ref[Allocation]]":
-    memories: list[Allocation | None] = [one.allocation for one in elements if one.allocation.requires_grad]
-    return [weakref.ref(one) for one in _computed_from(memories, written) if one not in written]
-
-
-def _origin_before(memory: Allocation, written: Sequence[Allocation]) -> Note | None:
-    """What was left with some memory, unless it has changed since by more than was `written` just now."""
-    note = memory.origin
-    return note if note is not None and note[0] == memory.version - written.count(memory) else None
-
-
-def _computed_from(
-    memories: "list[Allocation | None]", written: Sequence[Allocation] = ()
-) -> list[Allocation]:
-    """These, as far as they are alive, and what they come from, without those that a gradient has reached.
-
-    What has been `written` just now counts as it was before.
-    """
-    found: dict[Allocation, None] = {}
-    for memory in memories:  # which grow
-        if memory is None or memory in found:
-            continue
-        found[memory] = None
-        if (note := _origin_before(memory, written)) is not None:
-            memories += [earlier() for earlier in note[4]]
-    return [memory for memory in found if memory.adjoint is None]
-
-
-def origin_of(memory: Allocation) -> Origin | None:
-    """What computed the memory unrecorded, if anything."""
-    return None if memory.origin is None else Origin(*memory.origin[1:])
+_has_derivative = cache(has_derivative)
 
 
 def warn_of_missing_gradient(memory: Allocation) -> None:
@@ -407,12 +283,6 @@ def warn_of_missing_gradient(memory: Allocation) -> None:
     missing, memory.missing = memory.missing, None
     if missing is not None:
         warn(missing if isinstance(missing, Diagnostic) else missing(memory))
-
-
-# -------------------------------------------------------------------------------------------------- gradients
-
-
-_has_derivative = cache(has_derivative)
 
 
 class Gradients(Strided):

@@ -24,8 +24,8 @@ from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
-from kernelab.runtime.array.array_attributes import note_copied
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
+from kernelab.runtime.array.origins import note_copied
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
 from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, note_given, notify_outside_use
 from kernelab.runtime.memory.device import Device

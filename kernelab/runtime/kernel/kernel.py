@@ -28,6 +28,7 @@ from kernelab.passes.common.simplify import simplify
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.kernel.arguments import LateSums, Loaded, Plan, ordered, parameters, straight
+from kernelab.runtime.kernel.facts import Positions
 from kernelab.runtime.kernel.loading import (
     Module,
     ModuleOptions,
@@ -41,7 +42,7 @@ from kernelab.runtime.kernel.loading import (
     refuse_unknown,
 )
 from kernelab.runtime.kernel.pickling import Def, Part, Text
-from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.kernel.signature import types_of
 from kernelab.settings import Check, settings
 

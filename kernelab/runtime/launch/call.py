@@ -12,8 +12,9 @@ from kernelab.data_classes import dataclass
 from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.kernel.arguments import Parameter, arrays_in, wrong_count
 from kernelab.runtime.kernel.dispatch import Culprit, Tracing
+from kernelab.runtime.kernel.facts import Groups, Positions
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.program import Groups, Positions, Program, Pullback
+from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.kernel.signature import flattened
 from kernelab.runtime.launch.footprint import Grid, Residual, changed_part, settled
 from kernelab.runtime.memory.device import Device, device_of

@@ -23,7 +23,8 @@ from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import caller, refusal, warn_at
 from kernelab.runtime.kernel.arguments import Reference
 from kernelab.runtime.kernel.dispatch import Culprit, Tracing
-from kernelab.runtime.kernel.program import Positions, Program
+from kernelab.runtime.kernel.facts import Positions
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import Grid
 from kernelab.runtime.launch.races import MarkedRun, copies_of, refuse, run_marked, with_copies
 from kernelab.runtime.memory.device import CPU, Device

@@ -22,7 +22,8 @@ from kernelab.passes.access.access_regions import Box, Region, Situation, covers
 from kernelab.passes.access.independence import Contest
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_integer
-from kernelab.runtime.kernel.program import Groups, Positions, Program
+from kernelab.runtime.kernel.facts import Groups, Positions
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.memory.memory import Allocation, allocate
 from kernelab.runtime.memory.spaces import DeviceAllocation, Space
 

@@ -32,7 +32,7 @@ from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
 from kernelab.lang.types import Array, Scalar, float32, is_differentiable, with_scalar
 from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.array.array_attributes import note_origin, unrecorded_launch
+from kernelab.runtime.array.origins import note_origin, unrecorded_launch
 from kernelab.runtime.context.recorder import (
     ENTERED,
     RECORDER,

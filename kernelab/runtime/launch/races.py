@@ -34,7 +34,8 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import Place, warn_at
 from kernelab.runtime.kernel.dispatch import place
-from kernelab.runtime.kernel.program import Groups, Program
+from kernelab.runtime.kernel.facts import Groups
+from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.memory.memory import Allocation, allocate, duplicate_of
 from kernelab.runtime.memory.unwritten import Unwritten
 

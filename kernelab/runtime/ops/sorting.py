@@ -13,7 +13,7 @@ import numpy as np
 from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.lang.types import Scalar, int32, scalar_of
 from kernelab.runtime.array.array import array, require_array
-from kernelab.runtime.array.array_attributes import note_copied
+from kernelab.runtime.array.origins import note_copied
 from kernelab.runtime.array.transfers import readable, tabulate
 from kernelab.runtime.context.conversion import HostArray, described, is_whole
 from kernelab.runtime.context.recorder import RECORDER
