@@ -111,7 +111,7 @@ export class Details {
 
   /** Sweep on copies: the steps come as news. */
   measure(): void {
-    this.answers.ask({ ask: "measure" }, "a sweep on copies");
+    this.answers.ask({ ask: "measure" }, "a backward pass on copies");
   }
 
   private askArray(memory: number): void {

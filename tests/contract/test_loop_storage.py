@@ -263,7 +263,8 @@ def test_what_a_smaller_memory_costs_is_shown_with_the_kernel_and_the_tape(budge
     assert "beyond the memory for loops" not in render(view(kernel, ("none",)))
     budget.loop_memory = 1000
     tape.backward(grads={population: kl.ones(1, dtype=kl.float64)})
-    cost = "beyond the memory for loops: a sweep kept checkpoints, and ran the iterations between them again"
+    again = "a backward pass kept checkpoints, and ran the iterations between them again"
+    cost = f"beyond the memory for loops: {again}"
     assert cost in render(view(kernel, ("none",))).splitlines()
     assert f"growth, {cost}" in render(tape_view(tape)).splitlines()
 

@@ -275,7 +275,7 @@ class _Sweep:
 
     def run(self, seeds: Seeds) -> Contributions:
         seeded(seeds, self.adjoints)
-        self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
+        self.keep(None, "the cotangent given to backward", "", [], np.zeros_like(self.now()))
         with unrecorded():
             end = self.end(BackwardPlan(self.records, seeds))
             plan = BackwardPlan(self.records, seeds, shared={self.primal.allocation})

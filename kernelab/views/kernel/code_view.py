@@ -249,7 +249,7 @@ class Places:
             for number, (source, used) in enumerate(self.used.items())
             for n in sorted(used)
         }
-        head = ("line", "source", "reads", "writes", "adds to", "kept for the sweep")
+        head = ("line", "source", "reads", "writes", "adds to", "kept for the backward pass")
         rows = []
         for (source, line), name in names.items():
             if (source, line) in self.facts:
@@ -391,7 +391,7 @@ def _whole(savings: Iterable[Saving]) -> Iterator[Saving]:
 
 def spill(sweeps: int) -> str:
     """The note on an adjoint of a kernel that exceeded the memory for loops."""
-    times = "a sweep" if sweeps == 1 else f"{sweeps} sweeps"
+    times = "a backward pass" if sweeps == 1 else f"{sweeps} backward passes"
     return f"{times} kept checkpoints, and ran the iterations between them again"
 
 
