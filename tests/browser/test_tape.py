@@ -134,7 +134,7 @@ def test_views_grow_with_the_letters_of_code_and_a_click_still_meets_its_launch(
     (lab.root / "go-on").touch()
     notebook = open_notebook(LOAD, KERNELS.replace(" --quiet", ""), SHOW, RECORD)
     notebook.run_all()
-    views = [notebook.page.locator(each) for each in (".klt-title", ".kl-code pre")]
+    views = [notebook.page.locator(each) for each in (".klt-title", ".klt-problem code", ".kl-code pre")]
     letters = "node => node.getBoundingClientRect().height / node.textContent.split('\\n').length"
     before = [view.first.evaluate(letters) for view in views]
     notebook.page.evaluate("document.documentElement.style.setProperty('--jp-code-font-size', '26px')")
