@@ -1,5 +1,7 @@
 """Prepared launches of sparse Jacobians: the same entries as the levels find, or left to the levels."""
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,9 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.jacobians.prepared import is_plain, prepared
 from kernelab.autodiff.jacobians.subject import Subject, of_kernel
+from kernelab.autodiff.transforms import interpretation
+from kernelab.backend.common.compiler import Compiler
+from kernelab.codegen.cpp.entry import Unit
 from kernelab.errors import KernelIndexError
 
 CELL = """
@@ -163,3 +168,26 @@ def test_a_function_runs_once_where_its_pattern_is_known() -> None:
     runs.clear()
     kl.autograd.jacobian(counted, inputs=[reals(N)], sparse=True)
     assert len(runs) == 1
+
+
+def test_tangents_are_built_while_the_pattern_is_looked_for(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "def bend(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]\n"
+    kernel, n, begun, compile = kl.compile(text)["bend"], 300, threading.Event(), Compiler.compile
+    looked_for: list[str] = []
+
+    def compiled(compiler: Compiler, unit: Unit, path: Path, more: tuple[str, ...] = ()) -> None:
+        (name,) = (info.name for info in unit.entries)
+        if "tangent" in name:
+            begun.set()
+        compile(compiler, unit, path, more)
+        if "dependencies" in name and not more:
+            looked_for.append(name)
+            assert begun.wait(60), "the tangents waited for the pattern"
+
+    monkeypatch.setattr(Compiler, "compile", compiled)
+    monkeypatch.setattr(interpretation, "PATIENCE", 0)  # as for many threads, the pattern takes a build
+    x, y = kl.ones(n, requires_grad=True), kl.zeros(n)
+    (matrix,) = kl.autograd.jacobian(kernel, n, [x], [y], sparse=True).values()
+    assert looked_for and matrix.nnz == n and (matrix.tocsr().data == 2.0).all()

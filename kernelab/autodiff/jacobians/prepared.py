@@ -5,7 +5,8 @@ them: the vectors stand in memory once and for all, only what the kernel changes
 made for is left to the levels.
 """
 
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,11 +73,41 @@ class PreparedTangents:
         return fresh((self.seeds.shape[0], *shape) if position in self.wide else shape, primal.dtype)
 
 
+class _Tangent(NamedTuple):
+    """The tangent program of a kernel for one input and output; `wide` are its arrays that differ by lane."""
+
+    program: Program
+    active: Positions
+    wide: frozenset[int]
+    source: int
+    target: int
+
+
+def build_ahead(subject: Subject, i: int, j: int) -> None:
+    """Build in the background what the tangents of output `j` along vectors of input `i` would run."""
+    found = _tangent(subject, i, j)
+    if found is not None:
+        laned, grid, _ = with_lanes(found.program, subject.grid, tuple(sorted(found.wide)), lanes=1)
+        laned.build_ahead(None, prod(grid))
+
+
 def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangents | None:
     """The tangents of output `j` along vectors of input `i`; None where only the levels can compute them.
 
     The arguments are plain (`is_plain`), here and at each run.
     """
+    kernel, found, elements = subject.kernel, _tangent(subject, i, j), subject.sources[i].elements
+    if kernel is None or found is None:
+        return None
+    tangent, active, wide, source, target = found
+    laned, grid, numbers = with_lanes(tangent, subject.grid, tuple(sorted(wide)), len(seeds))
+    dots = fresh((len(seeds), *elements.shape), elements.dtype)
+    dots.host()[...] = seeds.reshape(dots.host().shape)
+    changed = kernel.program.changed
+    return PreparedTangents(kernel, laned, grid, numbers, changed, active, wide, source, target, dots)
+
+
+def _tangent(subject: Subject, i: int, j: int) -> _Tangent | None:
     kernel, outputs = subject.kernel, subject.outputs
     assert kernel is not None
     assert outputs is not None
@@ -94,11 +125,7 @@ def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangent
         wide |= more
     if tangent.is_opaque or count + active.index(target) not in wide:
         return None
-    laned, grid, numbers = with_lanes(tangent, subject.grid, tuple(sorted(wide)), len(seeds))
-    elements = subject.sources[i].elements
-    dots = fresh((len(seeds), *elements.shape), elements.dtype)
-    dots.host()[...] = seeds.reshape(dots.host().shape)
-    return PreparedTangents(kernel, laned, grid, numbers, program.changed, active, wide, source, target, dots)
+    return _Tangent(tangent, active, wide, source, target)
 
 
 def _position(subject: Subject, elements: array) -> int:

@@ -30,7 +30,7 @@ from kernelab.autodiff.jacobians.pattern import (
     patterns,
     starts,
 )
-from kernelab.autodiff.jacobians.prepared import PreparedTangents, is_plain, prepared
+from kernelab.autodiff.jacobians.prepared import PreparedTangents, build_ahead, is_plain, prepared
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch
@@ -317,6 +317,8 @@ def sparse_jacobian(problem: Problem, i: int, j: int, always: bool = True) -> Ja
     source, target = problem.subject.sources[i], problem.targets[j]
     if not always and source.count * target.count < SMALL:
         return None
+    if is_plain(problem.subject) and i not in _kept(problem.subject) and source.count <= target.count:
+        build_ahead(problem.subject, i, j)  # while the pattern is looked for
     anew = False
     while True:
         try:
