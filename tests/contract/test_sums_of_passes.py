@@ -56,6 +56,20 @@ def test_a_sum_of_gradients_is_told_once_for_a_line(capsys: Capture) -> None:
     assert "sum of 3 backward passes, not zeroed since test_sums_of_passes.py, line" in shown(x)
 
 
+def test_a_pass_that_fails_says_nothing_of_sums(capsys: Capture) -> None:
+    x, loss = leaf(), result()
+    recorded(x, loss).backward(loss)
+
+    def fail() -> None:
+        raise RuntimeError("not now")
+
+    tape = recorded(x, loss)
+    tape.record_func(fail, [loss])
+    with pytest.raises(RuntimeError, match="not now"):
+        tape.backward(loss)
+    assert "an earlier pass" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("count", "told"), [(1, "in an array ("), (2, "in 2 arrays ("), (5, "in 5 arrays (")]
 )

@@ -395,23 +395,12 @@ def passes_in(memory: Allocation) -> Passes | None:
     return passes
 
 
-def earlier_passes(plan: BackwardPlan) -> dict[Allocation, Passes | None]:
-    """The memory of the inputs that adjoints reach, with the earlier passes that its gradients hold.
-
-    Informs of gradients that hold some: the sweep is going to add to them.
-    """
-    passes: dict[Allocation, Passes | None] = {}
-    summed: list[array] = []
+def earlier_passes(plan: BackwardPlan) -> dict[array, Passes | None]:
+    """The inputs that adjoints reach, one of each memory, with the earlier passes that its gradients hold."""
+    passes: dict[array, Passes | None] = {}
     for memory, elements in {one.source.allocation: one.source for _, one in plan.inputs}.items():
         if memory in plan.on_the_way:
-            passes[memory] = None if memory.adjoint is None else passes_in(memory.adjoint)
-            if passes[memory] is not None:
-                summed.append(elements)
-    if summed:
-        hint = "to begin anew, call tape.zero() or x.grad.zero_() before it"
-        inform(
-            lambda: f"backward adds to the gradients of an earlier pass, in {_listed(summed)}", hint, "added"
-        )
+            passes[elements] = None if memory.adjoint is None else passes_in(memory.adjoint)
     return passes
 
 
@@ -424,19 +413,27 @@ def _listed(arrays: Sequence[array]) -> str:
     return ", ".join(names) + (f" and {others} more" if others else "")
 
 
-def count_pass(plan: BackwardPlan, earlier: Mapping[Allocation, Passes | None], here: Place) -> None:
-    """Note with the gradients that a pass has left them, and with those of inputs that it has been added."""
+def count_pass(plan: BackwardPlan, earlier: Mapping[array, Passes | None], here: Place) -> None:
+    """Note with the gradients that a pass has left them, and with those of inputs that it has been added.
+
+    Informs of gradients that hold earlier passes, too.
+    """
     leaves: list[tuple[weakref.ref[Allocation], int]] = []
     for target in plan.published():
         gradient = target.allocation.adjoint
         if gradient is not None:
             gradient.left, gradient.leaves = gradient.version, leaves
-    for memory, passes in earlier.items():
-        gradient = memory.adjoint
-        if gradient is not None:
+    for elements, passes in earlier.items():
+        memory = elements.allocation
+        if (gradient := memory.adjoint) is not None:
             leaves.append((weakref.ref(memory), memory.version))
             count, since = (1, here) if passes is None else (passes.count + 1, passes.since)
             gradient.passes = Passes(gradient.version, count, since)
+    if summed := [elements for elements, passes in earlier.items() if passes is not None]:
+        hint = "to begin anew, call tape.zero() or x.grad.zero_() before it"
+        inform(
+            lambda: f"backward adds to the gradients of an earlier pass, in {_listed(summed)}", hint, "added"
+        )
 
 
 def warn_of_growing_loss(plan: BackwardPlan, loss: array, here: Place) -> None:
