@@ -266,6 +266,72 @@ def test_what_it_leaves_may_be_looked_at_dropped_or_overwritten(pulled: Callable
     np.testing.assert_allclose(found.numpy(), np.cos(X), rtol=1e-6)
 
 
+def keep_by_a_copy(here: Any, new: Any) -> None:
+    kl.copy(here.state, new)
+
+
+def keep_by_name(here: Any, new: Any) -> None:
+    here.state = new
+
+
+@passes
+@pytest.mark.parametrize("keep", [keep_by_a_copy, keep_by_name])
+@pytest.mark.parametrize("look", [lambda state: state, lambda state: kl.array(state.numpy())])
+@pytest.mark.parametrize("check", [False, True])
+def test_a_state_that_the_next_call_reads_is_told_and_keeps_its_values(
+    pulled: Callable[..., Any], keep: Callable[..., None], look: Callable[[Any], Any], check: bool
+) -> None:
+    here, found = SimpleNamespace(state=kl.full(4, 0.2)), list[Any]()
+
+    def cell(a: Any) -> Any:
+        new = kl.map(lambda h, a: kl.tanh(0.7 * h + a), look(here.state), a)
+        keep(here, new)
+        return new
+
+    step = kl.func.custom_vjp(cell, lambda a, y, bar: bar * (1.0 - y * y), check=check)
+
+    def steps(x: Any) -> Any:
+        y = step(step(step(x)))
+        found.append(kl.clone(y, requires_grad=False).numpy())
+        return y
+
+    with pytest.warns(kl.KernelWarning, match=MESSAGE):
+        pulled(steps, lambda: None)
+    y = state = np.full(4, 0.2)
+    for n in range(3):
+        y = state = np.tanh(0.7 * state + (y if n else X))
+    np.testing.assert_allclose(found[0], y, rtol=1e-6)
+
+
+@passes
+def test_what_another_such_function_finds_is_told(pulled: Callable[..., Any]) -> None:
+    shared = kl.zeros(4)
+
+    def leave(a: Any) -> Any:
+        kl.copy(shared, a)
+        return 2.0 * a
+
+    left = kl.func.custom_vjp(leave, lambda a, bar: 2.0 * bar)
+    found = kl.func.custom_vjp(lambda a: a + shared, lambda a, bar: bar)
+    with pytest.warns(kl.KernelWarning, match=MESSAGE):
+        pulled(lambda x: found(left(x)), lambda: None)
+
+
+@passes
+def test_memory_that_each_call_fills_anew_is_no_state(pulled: Callable[..., Any]) -> None:
+    buffer, sums = kl.zeros(4), kl.zeros(4)
+
+    def wave(a: Any) -> Any:
+        kl.map(lambda s, a: s + a, sums, a, out=sums)
+        for i in range(4):
+            kl.copy(buffer[i : i + 1], a[i : i + 1])
+        return np.sin(buffer.numpy())
+
+    waved = kl.func.custom_vjp(wave, lambda a, bar: bar.numpy() * np.cos(a.numpy()))
+    found = pulled(lambda x: waved(waved(x)), lambda: None)
+    np.testing.assert_allclose(found.numpy(), np.cos(np.sin(X)) * np.cos(X), rtol=1e-5)
+
+
 @passes
 def test_a_function_may_begin_where_its_last_run_ended(pulled: Callable[..., Any]) -> None:
     here = SimpleNamespace(last=kl.ones(4))

@@ -243,7 +243,8 @@ class HostCallRecord(Flowing):
     """A Python function with a derivative of its own that ran, a `HostCall`: its arguments and results.
 
     `keeps` are those that the derivative takes as they were then, where they are kept; `active` are the
-    positions of the arguments whose adjoints are wanted.
+    positions of the arguments whose adjoints are wanted; `found` is what it computed with that such a
+    function had left around it.
     """
 
     call: Any
@@ -252,11 +253,15 @@ class HostCallRecord(Flowing):
     keeps: tuple[Snapshot, ...]
     active: Sequence[int]
     place: Place
+    found: tuple[array, ...] = ()
 
     @property
     def title(self) -> str:
         title: str = self.call.title
         return title
+
+    def flow(self) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
+        return (*self.read, *self.found), self.read, self.written
 
     @property
     def may_begin(self) -> bool:

@@ -197,6 +197,11 @@ class Provenance(Witness):
         several = self.arrays.get(memory)
         return several is not None and several[-1].how != OVERWRITTEN
 
+    def is_left(self, memory: Allocation) -> bool:
+        """Whether some memory may hold what a function computed of its arguments, and did not return."""
+        several = self.arrays.get(memory)
+        return several is not None and several[-1].how == LEFT
+
     def look_again(self, elements: array, record: int = 0) -> None:
         """Note an array about to be read that the host has filled in place, if it has read anything."""
         memory, earlier = elements.allocation, len(self.outer) + len(self._host_reads)

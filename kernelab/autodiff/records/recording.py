@@ -26,9 +26,9 @@ from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Sco
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
 from kernelab.errors import KernelMemoryError, TapeError
 from kernelab.host.traced import Origins
-from kernelab.lang.types import is_differentiable
+from kernelab.lang.types import is_differentiable, uint8
 from kernelab.passes.access.access_regions import Region
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.context.recorder import IN_RULE, Place, Recorder, called, caller, warn_at
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
@@ -63,6 +63,7 @@ class Recording(Witness, Recorder):
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
+        self._left: dict[int, tuple[Any, Sequence[Allocation]]] = {}  # by functions that may find it there
         self.provenance = Provenance()
         self.is_plain = True
         self.has_large = False
@@ -85,6 +86,7 @@ class Recording(Witness, Recorder):
         self.has_large = self.is_checked = False
         self.lost.clear()
         self.idle.clear()
+        self._left.clear()
         self.guard.clear()
 
     def ends(self) -> None:
@@ -328,6 +330,10 @@ class Recording(Witness, Recorder):
         active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         taken = call.taken if self.provenance.has_host_reads else ()
         self.provenance.passed_on(len(self.records), (), taken)
+        found = [memory for memory in call.used if self.provenance.is_left(memory)]
+        found = (
+            [numbers_of(one, uint8) for one in found] if found and call.is_driven(arguments, found) else []
+        )
         for elements in arguments:
             if not elements.requires_grad:
                 self._reads(elements.allocation)
@@ -335,15 +341,16 @@ class Recording(Witness, Recorder):
             known = any(
                 one.allocation.version or one.allocation in self.provenance.arrays for one in arguments
             )
-            if taken or (known and not call.in_place):
-                self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller()))
+            if taken or found or (known and not call.in_place):
+                self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller(), (*found,)))
             return
         for elements in arguments:
             self.provenance.look_again(elements, len(self.records))
         needed = (*arguments, *results) if call.takes_results(len(results)) else arguments
         keeps = self._kept(needed) or tuple([Marked(self.guard, one, caller()) for one in needed])
-        self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller()))
+        self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller(), (*found,)))
         self.leaves(call.left, [arguments[k] for k in active])
+        self._left[id(call.func)] = call.func, tuple(call.left)
 
     def leaves(self, left: Collection[Allocation], sources: Sequence[array]) -> None:
         """Note what a Python function has computed of arrays and not returned: there is no way back."""

@@ -7,32 +7,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
-from threading import get_ident
 from types import FrameType
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.autodiff.records.moves import published
-from kernelab.autodiff.records.provenance import SMALL
+from kernelab.autodiff.transforms.surroundings import Surroundings, Used
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import GradientError, KernelTypeError, a_thing, counted, name_of
 from kernelab.host.traced import Origins, origins
 from kernelab.lang.rounding import alike
-from kernelab.lang.types import is_differentiable, scalar_of, shape_of
-from kernelab.runtime.array.array import array
+from kernelab.lang.types import is_differentiable, scalar_of, shape_of, uint8
+from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.conversion import checksum
 from kernelab.runtime.context.recorder import (
     GIVEN,
     IN_RULE,
     RECORDER,
-    Place,
-    Recorder,
-    called,
-    caller,
     note_given,
     observing_outside_use,
     refusal,
@@ -62,12 +56,14 @@ class Known:
     `tried` counts how often each argument was compared, `settled` how often it was looked at whether the
     derivative `uses_state`: whether it needs what the last run of the function has left outside, as in an
     attribute.  It `is_nondeterministic` if that differs from run to run.  `latest` tells which call ran last.
+    The function `is_driven` by what its runs leave in arrays, None where that is not known.
     """
 
     code: tuple[Any, Any]
     tried: Counter[int] = field(default_factory=Counter)
     settled: int = 0
     uses_state: bool = False
+    is_driven: bool | None = None
     is_nondeterministic: bool = False
     latest: tuple[int, ...] = ()
 
@@ -101,72 +97,6 @@ def code_of(function: Any) -> Any:
     return getattr(function, "__code__", function)
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
-    """Memory that a function has used, in a version: checksums of the parts.
-
-    None where they are large, or on a device.
-    """
-
-    version: int
-    sums: dict[tuple[Any, ...], int] | None
-
-    @staticmethod
-    def of(memory: Allocation, arrays: Iterable[array]) -> "Used":
-        """The memory as it is now, of which some arrays were used."""
-        parts = {(one.offset, one.shape, one.strides, one.dtype): one.extent for one in arrays}
-        if memory.space is not None or sum(high - low for low, high in parts.values()) > SMALL:
-            return Used(memory.version, None)
-        return Used(memory.version, {place: _sum(memory, place) for place in parts})
-
-    def has_changed(self, memory: Allocation) -> bool:
-        """Whether these parts may have changed since."""
-        if memory.version == self.version:
-            return False
-        return self.sums is None or any(_sum(memory, place) != known for place, known in self.sums.items())
-
-
-def _sum(memory: Allocation, place: tuple[Any, ...]) -> int:
-    return checksum(array.over(memory, *place).seen())
-
-
-class _Surroundings(Recorder):
-    """Notes which arrays a function uses of those around it, and where values of its copies go.
-
-    `used` is memory that is older than its run and not given to it, in the version that it finds, and what it
-    uses there.  `carrying` is what holds such values.
-    """
-
-    def __init__(self, own: Iterable[Allocation], before: Mapping[Allocation, Used]) -> None:
-        self.used, self.carrying = dict[Allocation, tuple[int, list[array]]](), WeakSet(own)
-        self._own, self._first, self._thread = {*own}, youngest(), get_ident()
-        self._changed = {one: one.version for one, used in before.items() if used.has_changed(one)}
-        self._stale = dict[Allocation, tuple[str, Place]]()
-
-    def used_outside(self, elements: array, by_host: bool) -> Origins:
-        memory = elements.allocation
-        if get_ident() == self._thread and memory.serial < self._first and memory not in self._own:
-            self.used.setdefault(memory, (memory.version, []))[1].append(elements)
-            if memory in self._changed and memory not in self._stale:
-                self._stale[memory] = called(elements, "an array"), caller()
-        return ()
-
-    def computed_outside(self, read: Sequence[array], written: Sequence[array]) -> None:
-        if get_ident() == self._thread and any(one.allocation in self.carrying for one in read):
-            self.carrying.update(one.allocation for one in written if is_differentiable(one.dtype))
-
-    def warn_of_stale(self, func: str) -> bool:
-        """Warn of arrays that have changed since `func` was called, not in this run: if there are any."""
-        is_told = False
-        for memory, (name, place) in self._stale.items():
-            if memory.version == self._changed[memory]:
-                message = f"{name} has changed since {func} was called, and its derivative reads it here: "
-                hint = f"pass it to {func} as an argument, integers as a copy: k.copy()"
-                warn_at(f"{message}that is not the derivative of what ran", "changed", hint, place)
-                is_told = True
-        return is_told
-
-
 @dataclass(slots=True)
 class HostCall:
     """A call of `func`; its arrays of floats, at `places` among `args`, are given anew each time it runs.
@@ -192,7 +122,7 @@ class HostCall:
     rule_of: "tuple[HostCall, Sequence[int]] | None" = None
     given: Origins = ()
     used: "WeakKeyDictionary[Allocation, Used]" = field(default_factory=WeakKeyDictionary)
-    left: "WeakSet[Allocation] | tuple[()]" = ()
+    left: "WeakKeyDictionary[Allocation, Any]" = field(default_factory=WeakKeyDictionary)
     forward: "HostCall | None" = None
     number: int = field(default_factory=youngest)
     is_told: bool = False
@@ -234,6 +164,41 @@ class HostCall:
         self.given = (*given,)
         note_given((), self.taken)  # to the function around this one, if there is one
         return results
+
+    def is_driven(self, arrays: Sequence[array], found: Iterable[Allocation]) -> bool:
+        """Whether the results depend on what runs before this one have left in memory that it has `found`.
+
+        Those of a solver that begins there do not: another run gives the same where this has changed.  What
+        the call itself has left is there again afterwards, also where a run leaves new arrays.  On a device
+        that is not tried.
+        """
+        assert self.back is not None
+        known, used, left = Compared.of(self.func, self.back).known, dict(self.used), dict(self.left)
+        if any(memory.space is not None for memory in (*used, *left)):
+            return True
+        if known.is_driven is None:
+            latest = known.latest
+            with ExitStack() as aside:
+                for memory in used:
+                    aside.enter_context(set_aside(memory))
+                known.is_driven = self._gives_other_from(arrays, {one: used[one].dtype for one in found})
+            known.latest = latest
+            for memory, again in zip(left, tuple(self.left), strict=False):
+                if memory is not again and memory.nbytes == again.nbytes:
+                    numbers_of(again, uint8).host()[...] = numbers_of(memory, uint8).host()
+            self.used = WeakKeyDictionary(used)
+            self.left.update(left)
+        return known.is_driven
+
+    def _gives_other_from(self, arrays: Sequence[array], found: Mapping[Allocation, Any]) -> bool:
+        """Whether a run gives something else, or fails, after memory it found and left has changed."""
+        before = self.run_alone(arrays)
+        for memory, dtype in {**self.left, **found}.items():
+            _disturb(memory, dtype)
+        try:
+            return not all(map(_are_alike, self.run_alone(arrays), before))
+        except Exception:  # noqa: BLE001 (the user's function, from values that it has not left)
+            return True
 
     def settle(self, arrays: Sequence[array]) -> None:
         """Of a derivative: find out whether it needs another run of the function, which ran for other calls.
@@ -336,7 +301,7 @@ class HostCall:
     def _results(self, arguments: Sequence[Any], arrays: Sequence[array]) -> list[array]:
         forward = self.forward
         own = [arguments[n].allocation for n in self.places]
-        around = _Surroundings(own, {} if forward is None else forward.used)
+        around = Surroundings(own, {} if forward is None else forward.used)
         with observing_outside_use(around):
             returned = self.func(*arguments)
         if forward is not None:
@@ -346,12 +311,13 @@ class HostCall:
         self.is_several = isinstance(returned, tuple | list)
         return [self._result(result, arrays) for result in (returned if self.is_several else [returned])]
 
-    def _note(self, around: _Surroundings, own: Sequence[Allocation], arrays: Sequence[array]) -> None:
+    def _note(self, around: Surroundings, own: Sequence[Allocation], arrays: Sequence[array]) -> None:
         """Note what a run has used and left around it."""
         if self.compared is not None:
             self.compared.known.latest = self._run_of(arrays)
         self.left = around.carrying
-        self.left.difference_update(own)
+        for memory in own:
+            self.left.pop(memory)
         for memory, (version, arrays) in around.used.items():
             if memory not in self.used or memory.version != version:
                 self.used[memory] = Used.of(memory, arrays)
@@ -460,6 +426,13 @@ def _drawn(seed: array) -> array:
         values = copy.host()
         values[...] = np.random.default_rng(0).uniform(0.5, 1.5, values.shape)
     return copy
+
+
+def _disturb(memory: Allocation, dtype: Any) -> None:
+    """Change the floats in some memory by more than a tenth."""
+    if is_differentiable(dtype):
+        values = numbers_of(memory, scalar_of(dtype)).host()
+        values += 0.1 * (1.0 + np.abs(values))
 
 
 def _are_alike(one: array, other: array) -> bool:

@@ -126,7 +126,9 @@ class Level(Witness, Recorder):
 
     def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         if not any(self.carries(elements.allocation) for elements in arguments):
-            return self.parent.call_host(call, arguments)
+            results = self.parent.call_host(call, arguments)
+            self._draw_on_left(call, arguments)
+            return results
         if call.back is None:
             if call.rule_of is not None:
                 self.parent.compare_rule(call, arguments)
@@ -134,9 +136,16 @@ class Level(Witness, Recorder):
                 return call.run(arguments)
         results = self.parent.call_host(call, arguments)
         self._called_host(call, arguments, results)
+        self._draw_on_left(call, arguments)
         if call.left:
             self._note_left(call, arguments)
         return results
+
+    def _draw_on_left(self, call: HostCall, arguments: Sequence[array]) -> None:
+        """Note that a function computes with what such a function has left around it before."""
+        found = [one for one in self._untold if one in call.used and self._host.is_left(one)]
+        if found and call.is_driven([self.first(one) for one in arguments], found):
+            self._drawn_on.update(found)
 
     def _note_left(self, call: HostCall, arguments: Sequence[array]) -> None:
         """Note what a Python function computed of its arguments, and did not return: it is a constant."""
@@ -421,7 +430,11 @@ class Level(Witness, Recorder):
             return ()  # kernelab itself looks, or a function at its own arrays
         matters = self._is_carried(elements.allocation) and (is_rule or not by_host)
         if not matters and self.unreadable(elements) is None:
-            return self.looked_at(elements) if by_host else ()
+            if by_host and not is_rule:
+                return self.looked_at(elements)
+            if by_host:
+                self._host.watch(elements.allocation)  # what the rule finds there its call tells
+            return ()
         where, hint = "another thread", "compute with it in the thread that runs the function"
         if is_rule:
             where = "a function of custom_vjp or record_func that is not given it"
