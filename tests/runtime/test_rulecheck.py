@@ -112,6 +112,23 @@ def test_a_rule_that_is_wrong_from_some_integer_on_is_warned_of(
     assert len(told(made(**of_k, rule=f"adjoint[x] += float({most}) * adj_ret"), recwarn)) == 1
 
 
+@pytest.mark.parametrize(
+    ("value", "right", "wrong"),
+    [
+        ("x if k >= 0 else 3.0 * x", "1.0 if k >= 0 else 3.0", "1.0"),
+        ("x / float(k) if k < 0 else x * float(k)", "1.0 / float(k) if k < 0 else float(k)", "float(k)"),
+        ("x * float(abs(k))", "float(abs(k))", "float(k)"),
+        ("x * float(sign(k) * k)", "float(sign(k) * k)", "float(k)"),
+    ],
+)
+def test_a_rule_that_is_wrong_below_zero_is_warned_of_where_a_text_tells_signs(
+    value: str, right: str, wrong: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    of_k = {"params": "x: float, k: int", "arguments": "x[i], n[i]", "value": value}
+    assert told(made(**of_k, rule=f"adjoint[x] += ({right}) * adj_ret"), recwarn) == []
+    assert len(told(made(**of_k, rule=f"adjoint[x] += {wrong} * adj_ret"), recwarn)) == 1
+
+
 def test_vectors_and_integers_are_sampled_too(recwarn: pytest.WarningsRecorder) -> None:
     parts = {"params": "v: vec2, n: int", "arguments": "v[i], n[i]", "value": "dot(v, v) * float(n)"}
     right = "adjoint[v] += 2.0 * adj_ret * float(n) * v"

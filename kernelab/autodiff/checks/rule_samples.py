@@ -78,13 +78,24 @@ def samples(function: Function, is_wide: bool, integers: Sequence[int] = ()) -> 
 def tried_integers(texts: Iterable[Function]) -> list[int]:
     """Small integers, those that some functions compute with, and those beside them.
 
-    They are negative only where such a one is: others may count something.
+    They are negative only where such a one is, or one is told from those above zero: others may count
+    something.
     """
     lets = [stmt for stmt in chain(*(walk(text.body) for text in texts)) if isinstance(stmt, Let)]
     atoms = [atom for let in lets for atom in let.args if isinstance(atom, Const)]
     named = {int(atom.value) for atom in atoms if scalar_of(atom.type).is_int}
     near = {(n, n + step) for n in named if abs(n) <= LARGEST for step in (-1, 0, 1)}
-    return sorted({*range(SMALL), *(number for n, number in near if number >= 0 or n < 0)})
+    least = -EXTENT if any(map(_tells_signs, lets)) else 0
+    return sorted({*range(least, SMALL), *(number for n, number in near if number >= 0 or n < 0)})
+
+
+def _tells_signs(let: Let) -> bool:
+    """Whether an operation gives something else for integers below zero: their order to it, `abs`, `sign`."""
+    if not all(scalar_of(type_of(atom)).is_int for atom in let.args):
+        return False
+    is_order = let.op.name in ("lt", "le", "gt", "ge")
+    has_zero = any(isinstance(atom, Const) and atom.value == 0 for atom in let.args)
+    return (is_order and has_zero) or let.op.name in ("abs", "sign")
 
 
 def is_coarse(stmt: Stmt) -> bool:
