@@ -183,6 +183,41 @@ def test_a_derivative_adds_to_the_gradient_of_another_array_once_for_each_call()
     np.testing.assert_allclose(x.grad.numpy(), 4.0 * X * X, rtol=1e-6)
 
 
+READS: dict[str, Callable[[Any], Any]] = {
+    "launch": lambda w: kl.map(kl.sin, w),
+    "operator": lambda w: 2.0 * w,
+    "copy": lambda w: kl.copy(kl.zeros(4), w),
+    "host": lambda w: w.numpy(),
+    "picked": lambda w: w[[2, 0, 1, 3]].contiguous(),
+    "picked by a launch": lambda w: kl.map(kl.sin, w[[2, 0, 1, 3]]),
+    "picked by two axes": lambda w: 2.0 * w.reshape((2, 2))[[0, 1], [1, 0]],
+    "picked by the host": lambda w: w[[2, 0, 1, 3]].numpy(),
+    "put into picked": lambda w: kl.zeros(4)[[2, 0, 1, 3]].assign(w),
+}
+reads = pytest.mark.parametrize("read", READS.values(), ids=READS)
+
+
+def function_that(reads: Callable[[Any], Any], w: Any) -> Callable[[Any], Any]:
+    def f(a: Any) -> Any:
+        reads(w)
+        return 2.0 * a
+
+    return kl.func.custom_vjp(f, lambda a, bar: 2.0 * bar)
+
+
+@reads
+def test_a_tape_tells_of_what_it_reads_besides_its_arguments(read: Callable[[Any], Any]) -> None:
+    w = leaf()
+    with kl.Tape(), pytest.warns(kl.KernelWarning, match="a function of custom_vjp uses it"):
+        function_that(read, w)(leaf())
+
+
+@reads
+def test_a_transform_refuses_it(read: Callable[[Any], Any]) -> None:
+    with pytest.raises(kl.GradientError, match="used in a function of custom_vjp or record_func"):
+        kl.func.grad(lambda w: (function_that(read, w)(leaf()) * w).sum())(leaf())
+
+
 # ------------------------------------------------------------------------------------------ what it leaves
 
 
@@ -266,6 +301,13 @@ def test_what_it_leaves_may_be_looked_at_dropped_or_overwritten(pulled: Callable
     np.testing.assert_allclose(found.numpy(), np.cos(X), rtol=1e-6)
 
 
+LOOKS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda state: state,
+    "host": lambda state: kl.array(state.numpy()),
+    "picked": lambda state: state[[0, 1, 2, 3]],
+}
+
+
 def keep_by_a_copy(here: Any, new: Any) -> None:
     kl.copy(here.state, new)
 
@@ -276,7 +318,7 @@ def keep_by_name(here: Any, new: Any) -> None:
 
 @passes
 @pytest.mark.parametrize("keep", [keep_by_a_copy, keep_by_name])
-@pytest.mark.parametrize("look", [lambda state: state, lambda state: kl.array(state.numpy())])
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize("check", [False, True])
 def test_a_state_that_the_next_call_reads_is_told_and_keeps_its_values(
     pulled: Callable[..., Any], keep: Callable[..., None], look: Callable[[Any], Any], check: bool

@@ -21,7 +21,7 @@ from kernelab.runtime.array.layout import keys_of, require_inside
 from kernelab.runtime.array.origins import note_copied
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.context.conversion import HostArray, described
-from kernelab.runtime.context.recorder import RECORDER, name_of_memory, refusal
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, name_of_memory, notify_outside_use, refusal
 from kernelab.runtime.host.create import unfilled
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
@@ -251,7 +251,12 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
                 elements = duplicate(elements, elements.requires_grad, "clone")
             rows = map(self._row, range(self.ndim))
             run(_kernels(self.type)[how], self.shape, [self.data, *rows, elements])
-        elif how == "gather":
+            return
+        if ENTERED:
+            ends = (self.data, elements) if how == "gather" else (elements, self.data)
+            picked = (row for row in self.indices if row is not None)
+            notify_outside_use((ends[0], *picked), written=ends[1:])
+        if how == "gather":
             if self.ndim == 1:
                 # "wrap" for indices from the end; no index is beyond the extent.
                 np.take(self.data.seen(), self._places()[0], 0, elements.blank(), "wrap")
