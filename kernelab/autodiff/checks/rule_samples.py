@@ -91,7 +91,8 @@ def tried_integers(texts: Iterable[Function]) -> list[int]:
 
 def _tells_signs(let: Let) -> bool:
     """Whether an operation gives something else for integers below zero: their order to it, `abs`, `sign`."""
-    if not all(scalar_of(type_of(atom)).is_int for atom in let.args):
+    types = [atom.type for atom in let.args]
+    if any(isinstance(type, Array) or not scalar_of(type).is_int for type in types):
         return False
     is_order = let.op.name in ("lt", "le", "gt", "ge")
     has_zero = any(isinstance(atom, Const) and atom.value == 0 for atom in let.args)
