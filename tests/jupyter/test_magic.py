@@ -367,7 +367,7 @@ def busy(x: array[float], began: array[float]):
     while x[0] < 1.0:
         x[0] = x[0] * 0.5"""
 
-WATCHED = """import os, signal, threading, time
+WATCHED = """import signal, threading, time
 from concurrent.futures import ThreadPoolExecutor
 
 errors = []
@@ -381,7 +381,8 @@ def work(x, began, threads=1):
 def press(began):
     while not began.numpy().any():
         time.sleep(0.001)
-    os.kill(os.getpid(), signal.SIGINT)
+    # Of a signal to the process another thread may be told, and that wakes no main thread which waits.
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 def pressed_after(began):
     threading.Thread(target=press, args=(began,)).start()
