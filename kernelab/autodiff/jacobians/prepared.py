@@ -96,18 +96,21 @@ def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangent
 
     The arguments are plain (`is_plain`), here and at each run.
     """
-    kernel, found, elements = subject.kernel, _tangent(subject, i, j), subject.sources[i].elements
-    if kernel is None or found is None:
+    found = _tangent(subject, i, j)
+    if found is None:
         return None
+    assert subject.kernel is not None
     tangent, active, wide, source, target = found
+    elements = subject.sources[i].elements
     laned, grid, numbers = with_lanes(tangent, subject.grid, tuple(sorted(wide)), len(seeds))
     dots = fresh((len(seeds), *elements.shape), elements.dtype)
     dots.host()[...] = seeds.reshape(dots.host().shape)
-    changed = kernel.program.changed
-    return PreparedTangents(kernel, laned, grid, numbers, changed, active, wide, source, target, dots)
+    changed = subject.kernel.program.changed
+    return PreparedTangents(subject.kernel, laned, grid, numbers, changed, active, wide, source, target, dots)
 
 
 def _tangent(subject: Subject, i: int, j: int) -> _Tangent | None:
+    """The tangent program; None where only the levels can compute its result."""
     kernel, outputs = subject.kernel, subject.outputs
     assert kernel is not None
     assert outputs is not None

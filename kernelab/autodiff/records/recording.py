@@ -63,7 +63,8 @@ class Recording(Witness, Recorder):
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
-        self._left: dict[int, tuple[Any, Sequence[Allocation]]] = {}  # by functions that may find it there
+        # What the last run of a function has left stays alive: the next may bind its name to another array.
+        self._left: dict[int, tuple[Any, Sequence[Allocation]]] = {}
         self.provenance = Provenance()
         self.is_plain = True
         self.has_large = False
@@ -330,10 +331,9 @@ class Recording(Witness, Recorder):
         active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         taken = call.taken if self.provenance.has_host_reads else ()
         self.provenance.passed_on(len(self.records), (), taken)
-        found = [memory for memory in call.used if self.provenance.is_left(memory)]
-        found = (
-            [numbers_of(one, uint8) for one in found] if found and call.is_driven(arguments, found) else []
-        )
+        left = [memory for memory in call.used if self.provenance.is_left(memory)]
+        is_stateful = bool(left) and call.is_stateful(arguments, left)
+        found = tuple([numbers_of(memory, uint8) for memory in left]) if is_stateful else ()
         for elements in arguments:
             if not elements.requires_grad:
                 self._reads(elements.allocation)
@@ -342,13 +342,13 @@ class Recording(Witness, Recorder):
                 one.allocation.version or one.allocation in self.provenance.arrays for one in arguments
             )
             if taken or found or (known and not call.in_place):
-                self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller(), (*found,)))
+                self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller(), found))
             return
         for elements in arguments:
             self.provenance.look_again(elements, len(self.records))
         needed = (*arguments, *results) if call.takes_results(len(results)) else arguments
         keeps = self._kept(needed) or tuple([Marked(self.guard, one, caller()) for one in needed])
-        self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller(), (*found,)))
+        self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller(), found))
         self.leaves(call.left, [arguments[k] for k in active])
         self._left[id(call.func)] = call.func, tuple(call.left)
 

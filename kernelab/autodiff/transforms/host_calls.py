@@ -56,14 +56,14 @@ class Known:
     `tried` counts how often each argument was compared, `settled` how often it was looked at whether the
     derivative `uses_state`: whether it needs what the last run of the function has left outside, as in an
     attribute.  It `is_nondeterministic` if that differs from run to run.  `latest` tells which call ran last.
-    The function `is_driven` by what its runs leave in arrays, None where that is not known.
+    The function `is_stateful` if its results depend on what its runs leave in arrays; None if unknown.
     """
 
     code: tuple[Any, Any]
     tried: Counter[int] = field(default_factory=Counter)
     settled: int = 0
     uses_state: bool = False
-    is_driven: bool | None = None
+    is_stateful: bool | None = None
     is_nondeterministic: bool = False
     latest: tuple[int, ...] = ()
 
@@ -165,7 +165,7 @@ class HostCall:
         note_given((), self.taken)  # to the function around this one, if there is one
         return results
 
-    def is_driven(self, arrays: Sequence[array], found: Iterable[Allocation]) -> bool:
+    def is_stateful(self, arrays: Sequence[array], found: Iterable[Allocation]) -> bool:
         """Whether the results depend on what runs before this one have left in memory that it has `found`.
 
         Those of a solver that begins there do not: another run gives the same where this has changed.  What
@@ -176,25 +176,25 @@ class HostCall:
         known, used, left = Compared.of(self.func, self.back).known, dict(self.used), dict(self.left)
         if any(memory.space is not None for memory in (*used, *left)):
             return True
-        if known.is_driven is None:
+        if known.is_stateful is None:
             latest = known.latest
             with ExitStack() as aside:
                 for memory in used:
                     aside.enter_context(set_aside(memory))
-                known.is_driven = self._gives_other_from(arrays, {one: used[one].dtype for one in found})
+                known.is_stateful = self._gives_other_from(arrays, {one: used[one].dtype for one in found})
             known.latest = latest
             for memory, again in zip(left, tuple(self.left), strict=False):
                 if memory is not again and memory.nbytes == again.nbytes:
                     numbers_of(again, uint8).host()[...] = numbers_of(memory, uint8).host()
             self.used = WeakKeyDictionary(used)
             self.left.update(left)
-        return known.is_driven
+        return known.is_stateful
 
     def _gives_other_from(self, arrays: Sequence[array], found: Mapping[Allocation, Any]) -> bool:
         """Whether a run gives something else, or fails, after memory it found and left has changed."""
         before = self.run_alone(arrays)
         for memory, dtype in {**self.left, **found}.items():
-            _disturb(memory, dtype)
+            _perturb(memory, dtype)
         try:
             return not all(map(_are_alike, self.run_alone(arrays), before))
         except Exception:  # noqa: BLE001 (the user's function, from values that it has not left)
@@ -428,7 +428,7 @@ def _drawn(seed: array) -> array:
     return copy
 
 
-def _disturb(memory: Allocation, dtype: Any) -> None:
+def _perturb(memory: Allocation, dtype: Any) -> None:
     """Change the floats in some memory by more than a tenth."""
     if is_differentiable(dtype):
         values = numbers_of(memory, scalar_of(dtype)).host()

@@ -127,7 +127,7 @@ class Level(Witness, Recorder):
     def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         if not any(self.carries(elements.allocation) for elements in arguments):
             results = self.parent.call_host(call, arguments)
-            self._draw_on_left(call, arguments)
+            self._note_state_found(call, arguments)
             return results
         if call.back is None:
             if call.rule_of is not None:
@@ -136,15 +136,15 @@ class Level(Witness, Recorder):
                 return call.run(arguments)
         results = self.parent.call_host(call, arguments)
         self._called_host(call, arguments, results)
-        self._draw_on_left(call, arguments)
+        self._note_state_found(call, arguments)
         if call.left:
             self._note_left(call, arguments)
         return results
 
-    def _draw_on_left(self, call: HostCall, arguments: Sequence[array]) -> None:
+    def _note_state_found(self, call: HostCall, arguments: Sequence[array]) -> None:
         """Note that a function computes with what such a function has left around it before."""
         found = [one for one in self._untold if one in call.used and self._host.is_left(one)]
-        if found and call.is_driven([self.first(one) for one in arguments], found):
+        if found and call.is_stateful([self.first(one) for one in arguments], found):
             self._drawn_on.update(found)
 
     def _note_left(self, call: HostCall, arguments: Sequence[array]) -> None:
