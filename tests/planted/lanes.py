@@ -3,6 +3,7 @@
 from tests.planted.faults import AUTODIFF, Fault
 from tests.planted.later import CODEGEN, VECTORS
 
+ROWS = ("tests/codegen/test_vector_rows.py",)
 BACKWARD_PASS = ("tests/autodiff/test_backward.py",)
 
 LANES = (
@@ -61,6 +62,34 @@ LANES = (
         'before = f"({VECTORS[scalar]})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""',
         'before = ""',
         VECTORS,
+    ),
+    Fault(
+        "vectors are read beyond their end",
+        CODEGEN,
+        "if (n == 4) return *(const FourU*)p;",
+        "return *(const FourU*)p;",
+        ROWS,
+    ),
+    Fault(
+        "the second and the third component of a vector are the same",
+        CODEGEN,
+        '"high_pairs(xy0, xy2)", "low_pairs(zw0, zw2)"',
+        '"high_pairs(xy0, xy2)", "high_pairs(xy0, xy2)"',
+        ROWS,
+    ),
+    Fault(
+        "the first lanes of each four change the vectors of the second ones",
+        CODEGEN,
+        "put_rows(rows, low_pairs(xy0, zw0)), put_rows(rows + 1, high_pairs(xy0, zw0));",
+        "put_rows(rows + 1, low_pairs(xy0, zw0)), put_rows(rows, high_pairs(xy0, zw0));",
+        ROWS,
+    ),
+    Fault(
+        "the third component of a vector is not added",
+        CODEGEN,
+        "if (n == 3) ((float*)at)[2] += value[2];",
+        "if (n == 5) ((float*)at)[2] += value[2];",
+        ROWS,
     ),
     Fault(
         "fields of structs that are not read are added to their gradients",

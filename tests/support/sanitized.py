@@ -40,6 +40,7 @@ from kernelab.backend.cpu.vector_tier import FLAGS, lanes_of, load_library, widt
 from kernelab.codegen.cpp.emitter import prelude
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, Line, Unit, layout_of
 from kernelab.codegen.cpp.targets import Cpu
+from kernelab.codegen.vectors import vector_operations, vector_rows
 from kernelab.codegen.vectors.vector_emitter import emit_vectors
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import Refused
@@ -286,6 +287,10 @@ static void scatter(char* p, vi offsets, vw x, vi mask) { EACH *(double*)(p + of
 """
 
 
+_ROW = "return __builtin_ia32_maskloadps((const Four*)p, FourI{-1, -1, n > 2 ? -1 : 0, 0});"
+_ROW_BY_NUMBERS = "Four x{}; for (int k = 0; k < n; ++k) x[k] = ((const float*)p)[k]; return x;"
+
+
 def instrument_lanes() -> None:
     """From now on loads and stores of some lanes are loops over lanes, which sanitizers see."""
     plain = Lanes.helpers.fget
@@ -297,7 +302,13 @@ def instrument_lanes() -> None:
         seen = _LANE_BY_LANE.format(width=lanes.width) + (_LANE_BY_LANE_64 if lanes.doubles else "")
         return f"{unseen}{plain(lanes)}{seen}"
 
+    def rows(width: int) -> str:
+        text = vector_rows.rows(width)
+        assert _ROW in text
+        return text.replace(_ROW, _ROW_BY_NUMBERS)
+
     Lanes.helpers = property(helpers)  # type: ignore[method-assign, assignment]
+    vector_operations.rows = rows  # type: ignore[attr-defined]
 
 
 def vectors(log: Log, seed: int, run: Callable[..., None]) -> None:

@@ -96,9 +96,32 @@ __attribute__((always_inline)) static inline void widen{name}(char* at, float va
 }}
 """
 
+_PUT_ROW = """\
+typedef float Four __attribute__((vector_size(16)));
+typedef float FourU __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double Pairs __attribute__((vector_size(16)));
+typedef double Pair __attribute__((aligned(4), may_alias));
+template <int n> __attribute__((always_inline)) static inline void put_row(char* at, Four value) {
+  if (n == 4)
+    *(FourU*)at = value;
+  else
+    *(Pair*)at = ((Pairs)value)[0];
+  if (n == 3) ((float*)at)[2] = value[2];
+}
+"""
+
+# A sum is read again in the parts in which it was written: else the processor waits until memory has it.
+_ADD_ROW = """\
+template <int n> __attribute__((always_inline)) static inline void add_row(char* at, Four value) {
+  if (n == 4) return put_row<4>(at, *(FourU*)at + value);
+  put_row<2>(at, (Four)Pairs{*(Pair*)at, 0.0} + value);
+  if (n == 3) ((float*)at)[2] += value[2];
+}
+"""
+
 _WIDEN_TRIPLE = """\
-typedef float Three __attribute__((vector_size(16)));
-typedef double WideThree __attribute__((vector_size(32), aligned(8), may_alias));
+typedef float Four __attribute__((vector_size(16)));
+typedef double WideFour __attribute__((vector_size(32), aligned(8), may_alias));
 __attribute__((always_inline)) static inline void widen_triple32(char* at, float x, float y, float z,
                                                                  double* dense, bool few, Sums& sums,
                                                                  i64 place) {
@@ -108,13 +131,31 @@ __attribute__((always_inline)) static inline void widen_triple32(char* at, float
     return;
   }
   if (sums.padded) {
-    *(WideThree*)(dense + place) += __builtin_convertvector((Three{x, y, z, 0.0f}), WideThree);
+    *(WideFour*)(dense + place) += __builtin_convertvector((Four{x, y, z, 0.0f}), WideFour);
     return;
   }
   const i64 next = 4 >> sums.shift;
   widen32(at, x, dense, few, sums, place);
   widen32(at + 4, y, dense, few, sums, place + next);
   widen32(at + 8, z, dense, few, sums, place + 2 * next);
+}
+"""
+
+_WIDEN_ROW = """\
+typedef float Two __attribute__((vector_size(8)));
+typedef double WideTwo __attribute__((vector_size(16), aligned(8), may_alias));
+template <int n>
+__attribute__((always_inline)) static inline void widen_row(char* at, Four value, double* dense, bool few,
+                                                            Sums& sums, i64 place) {
+  if (few) return add_row<n>(at, value);
+  if (n == 3) return widen_triple32(at, value[0], value[1], value[2], dense, few, sums, place);
+  if (dense && sums.shift == 2) {
+    if (n == 4) *(WideFour*)(dense + place) += __builtin_convertvector(value, WideFour);
+    if (n == 2) *(WideTwo*)(dense + place) += __builtin_convertvector((Two{value[0], value[1]}), WideTwo);
+    return;
+  }
+  for (int k = 0; k < n; ++k)
+    widen32(at + 4 * k, value[k], dense, few, sums, place + k * (4 >> sums.shift));
 }
 """
 
@@ -175,6 +216,9 @@ def _helpers() -> Iterator[tuple[str, str]]:
         yield f"widen{type['name']}", _WIDEN.format_map(type)
         yield f"spread{type['name']}", _SPREAD.format_map(type)
     yield "widen_triple32", _WIDEN_TRIPLE
+    yield "put_row", _PUT_ROW
+    yield "add_row", _ADD_ROW
+    yield "widen_row", _WIDEN_ROW
 
 
 CPU_HELPERS: Mapping[str, str] = dict(_helpers())

@@ -267,6 +267,10 @@ class Wide:
         """The statement that adds to all three components of the element at `pointer`."""
         return f"widen_triple32({pointer}, {', '.join(values)}, {self._given(pointer)});"
 
+    def added_row(self, count: int, pointer: str, value: str) -> str:
+        """The statement that adds to all components of the vector at `pointer`, whose `value` fills a row."""
+        return f"widen_row<{count}>({pointer}, {value}, {self._given(pointer)});"
+
     def _given(self, pointer: str) -> str:
         return f"{self.dense}, {self.few}, {self.sums}, {self.place(pointer)}"
 

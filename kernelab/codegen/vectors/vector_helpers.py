@@ -5,6 +5,8 @@ A mask is a vector of integers, 0 where a lane is off and -1 where it is on.  Th
 float32 are two vectors: one that is wider than those of the processor would stay in memory.
 """
 
+from kernelab.codegen.vectors import vector_rows
+
 _NAMES = """
 vf vi vu vd vfu viu vuu vdu lane lanes iota on splat truth any bits fetch put gather scatter root rounded_to
 magnitude signed_as first_on last_on sum_of fold most_of left at row rest tail done code bail INLINE
@@ -17,11 +19,10 @@ old
 KINDS = tuple(f"{count}{suffix}" for count in (2, 3, 4) for suffix in ("", "_64"))
 """The kinds of vectors whose components are read and written together, where they lie side by side."""
 
-_OF_COMPONENTS = (
-    f"{name}{kind}" for kind in KINDS for name in ("Components", "components_", "put_components_")
-)
+_PARTS = ("Components", "components_", "put_components_", "components_apart_", "rows_of_")
+_OF_COMPONENTS = (f"{name}{kind}" for kind in KINDS for name in _PARTS)
 
-NAMES = frozenset((*_NAMES.split(), *_OF_COMPONENTS))
+NAMES = frozenset((*_NAMES.split(), *vector_rows.NAMES.split(), *_OF_COMPONENTS))
 """The names that vector code reserves."""
 
 _TYPES = """\

@@ -67,9 +67,9 @@ class Place:
     """The elements that the lanes of a group access, from `base` on, the address of the first lane's.
 
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
-    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Those on
-    a ring, or at clamped indices, lie side by side where the variable `near` is true: they are scalars, or
-    vectors of the kind `vectors`.
+    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Those of
+    the kind `vectors` lie anywhere.  Elements on a ring, or at clamped indices, lie side by side where the
+    variable `near` is true.
     """
 
     base: str
@@ -101,9 +101,30 @@ class Place:
 
 def kind_of(array: ir.Var) -> str:
     """The kind of the vectors that an array has, "" for other elements and fields of structs."""
+    return "" if is_field(array) else _kind_of_elements(array)
+
+
+def _kind_of_elements(array: ir.Var) -> str:
     scalar, elem = scalar_of(elem_of(array)), elem_of(array)
     kind = f"{size_of(elem)}{'_64' if scalar == float64 else ''}"
-    return kind if scalar in (float32, float64, int32) and kind in KINDS and not is_field(array) else ""
+    return kind if scalar in (float32, float64, int32) and kind in KINDS else ""
+
+
+Elements = tuple[ir.Var, tuple[ir.Atom, ...]]
+"""An array and its indices."""
+
+
+def components_read(function: ir.Function) -> Counter[Elements]:
+    """The number of components that a function reads of each element."""
+    loads = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load))
+    read = {(stmt.array, stmt.indices, stmt.component) for stmt in loads}
+    return Counter((array, indices) for array, indices, _ in read)
+
+
+def is_read_whole(stmt: ir.Load, read: Mapping[Elements, int]) -> bool:
+    """Whether a load is of a vector of words of which all components are read: lanes read it as a whole."""
+    kind = _kind_of_elements(stmt.array)
+    return kind in ("2", "3", "4") and read[stmt.array, stmt.indices] == int(kind)
 
 
 Lets = Mapping[ir.Atom, ir.Let]
@@ -137,8 +158,8 @@ class VectorMemory(VectorValues):
 
     def __init__(self, function: ir.Function, lanes: Lanes) -> None:
         super().__init__(function, lanes)
-        self.places: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], Place] = ChainMap()
-        self.read_together: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], str] = ChainMap()
+        self.places: ChainMap[Elements, Place] = ChainMap()
+        self.read_together: ChainMap[Elements, str] = ChainMap()
         self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
         self.has_effects = False
         self.loaded: set[ir.Load] = set()
@@ -148,6 +169,7 @@ class VectorMemory(VectorValues):
         self.tests: list[tuple[ir.Atom, bool]] = []
         self.ranges = LaunchRanges(function, self.name)
         self.lets = lets_of(function)
+        self.read = components_read(function)
         self.far: dict[ir.Var, str] = {}
         """For arrays that are only written, whether they are too large for a cache to keep what is."""
         self.interior: Interior | None = None
@@ -246,7 +268,8 @@ class VectorMemory(VectorValues):
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
         is_likely = varying == [last] and is_mostly_linear(stmt.indices[last], self.lets, self.of)
         near = self.declared_near(array, offset) if is_likely else ""
-        return Place(base, offset, False, collide, packed, near, kind_of(array) if near else "")
+        kind = _kind_of_elements(array)
+        return Place(base, offset, False, collide, packed, near, "" if packed or "_" in kind else kind)
 
     def declared_near(self, array: ir.Var, offsets: str) -> str:
         """The variable that says whether elements at `offsets` lie side by side, "" for other sizes."""
@@ -383,7 +406,7 @@ class VectorMemory(VectorValues):
                 value = spelling.load(scalar, place.of_lane(spelling.size(scalar)))
                 self.line(f"{self.name(stmt.out)}[lane] = {sign}({value});")
             return
-        kind = place.packed or place.vectors
+        kind = place.packed or (self.loads_together(stmt, place) and place.vectors)
         if kind and stmt.array in self.steady:
             self.declare(stmt.out, f"({type}){self.components(stmt, kind)}.at[{stmt.component or 0}]")
             return
@@ -408,10 +431,17 @@ class VectorMemory(VectorValues):
     def read_components(self, place: Place, kind: str) -> str:
         if not place.vectors:
             return f"components_{kind}({self.given_components(place)})"
-        steps = range(0, 4 * int(kind), 4)
-        parts = (f"gather({place.base} + {step}, {place.offsets}, {self.mask or 'on'})" for step in steps)
-        apart, near = f"Components{kind}{{{{{', '.join(parts)}}}}}", self.lies_near(place)
+        steps, near = range(0, 4 * int(kind), 4), self.lies_near(place)
+        parts = (f"gather({place.base} + {step}, {place.offsets}, {self.mask})" for step in steps)
+        apart = f"Components{kind}{{{{{', '.join(parts)}}}}}"
+        if self.is_usually_whole():
+            whole = f"components_apart_{kind}({place.base}, {place.offsets})"
+            apart = f"rest == {self.lanes.width} ? {whole} : {apart}" if self.mask else whole
         return f"{near} ? components_{kind}({place.first}) : {apart}" if near else apart
+
+    def loads_together(self, stmt: ir.Load, place: Place) -> bool:
+        """Whether the vectors of all lanes are read as a whole: those of which all components are wanted."""
+        return bool(place.near) or (is_read_whole(stmt, self.read) and self.is_usually_whole())
 
     def fetched(self, place: Place, type: str) -> str:
         kind = "_64" if type == VECTORS[float64] else ""
@@ -428,9 +458,11 @@ class VectorMemory(VectorValues):
         """The test whether the elements of all lanes lie side by side; "" where it does not pay."""
         if not self.mask or not place.near:
             return place.near
-        # Most groups of a long function are whole, though all have a mask.
-        is_usual = self.mask == "tail" and is_long(self.function)
-        return f"{place.near} && rest == {self.lanes.width}" if is_usual else ""
+        return f"{place.near} && rest == {self.lanes.width}" if self.is_usually_whole() else ""
+
+    def is_usually_whole(self) -> bool:
+        """Whether most groups have all lanes on: in a long function they do, though all have a mask."""
+        return not self.mask or (self.mask == "tail" and is_long(self.function))
 
     def store(self, stmt: ir.Store, place: Place) -> None:
         scalar, value = scalar_of(elem_of(stmt.array)), stmt.value

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.vectors.vector_helpers import KINDS, components_of, helpers_of
+from kernelab.codegen.vectors.vector_rows import rows, rows_of
 from kernelab.data_classes import dataclass
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Scalar, bool_, float32, float64, int8, int16, int32, uint8, uint16, uint32
@@ -31,6 +32,11 @@ FUNCTIONS = frozenset(_FUNCTIONS.split())
 _BINARY = frozenset({"pow", "atan2", "hypot"})
 
 
+_CALLED = r"\b(?:_ZGV|components_|put_components_|rows_of_)\w+(?=\()"
+_BY_ROWS = ("components_apart_", "rows_of_")
+_BY_KIND = ("components_", "put_components_", *_BY_ROWS)
+
+
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """The vectors of a processor, and the functions that libmvec has for them.
@@ -54,9 +60,12 @@ class Lanes:
 
     def head(self, lines: Iterable[str]) -> list[str]:
         """The lines that vector code begins with: helpers, and what declares the functions that it calls."""
-        called = {name for line in lines for name in re.findall(r"(?:\b_ZGV|components_)\w+(?=\()", line)}
-        kinds = [kind for kind in KINDS if f"components_{kind}" in called]
+        called = {name for line in lines for name in re.findall(_CALLED, line)}
+        kinds = [kind for kind in KINDS if called.intersection(f"{name}{kind}" for name in _BY_KIND)]
         parts = [line for kind in kinds for line in components_of(kind, self.width)]
+        if whole := [kind for kind in kinds if called.intersection(f"{name}{kind}" for name in _BY_ROWS)]:
+            texts = [rows(self.width), *(rows_of(int(kind), self.width) for kind in whole)]
+            parts += "".join(texts).splitlines()
         return [
             *self.helpers.splitlines(),
             *parts,

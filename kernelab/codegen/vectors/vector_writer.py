@@ -9,7 +9,7 @@ from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
-from kernelab.codegen.vectors.vector_memory import BY_LANES, Place, VectorMemory
+from kernelab.codegen.vectors.vector_memory import BY_LANES, Elements, Place, VectorMemory
 from kernelab.codegen.vectors.vector_operations import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
@@ -29,7 +29,7 @@ class LaneTotal:
     base: str
     offsets: str
     reached: str
-    known: Mapping[tuple[ir.Var, tuple[ir.Atom, ...]], Place]
+    known: Mapping[Elements, Place]
     place: Place | None = None
 
 
@@ -58,7 +58,7 @@ class Together:
     @property
     def count(self) -> int:
         """The number of components of a vector."""
-        return int(self.place.packed[0])
+        return int((self.place.packed or self.place.vectors)[0])
 
     def goes_on_with(self, stmt: ir.Store | ir.Atomic) -> bool:
         """Whether a change is that of the next component, of the same kind."""
@@ -114,7 +114,7 @@ class VectorWriter(VectorMemory):
         last = self.pending[-1][1] if self.pending else None
         if isinstance(last, Together) and last.goes_on_with(stmt):
             last.changes.append((stmt, alone))
-        elif place.packed and not (stmt.component or 0):
+        elif not (stmt.component or 0) and (place.packed or self.goes_as_row(stmt, place)):
             self.later(stmt.array, Together(self.change_together, place, [(stmt, alone)]))
         else:
             self.later(stmt.array, alone)
@@ -123,6 +123,9 @@ class VectorWriter(VectorMemory):
         if len(change.changes) < change.count:
             for _, alone in change.changes:
                 alone()
+            return
+        if not change.place.packed:
+            self.change_rows(change)
             return
         kind, given, values = change.place.packed, self.given_components(change.place), list[str]()
         for k, (stmt, _) in enumerate(change.changes):
@@ -134,6 +137,22 @@ class VectorWriter(VectorMemory):
             if isinstance(change.changes[0][0], ir.Atomic):
                 self.line(f"const Components{kind} old = components_{kind}({given});")
             self.line(f"put_components_{kind}({given}, {', '.join(values)});")
+
+    def goes_as_row(self, stmt: ir.Store | ir.Atomic, place: Place) -> bool:
+        """Whether the vector of each lane is changed as a whole."""
+        is_float = scalar_of(elem_of(stmt.array)) == float32
+        return bool(place.vectors) and self.is_usually_whole() and (is_float or isinstance(stmt, ir.Store))
+
+    def change_rows(self, change: Together) -> None:
+        """Change the vectors of the lanes, which lie anywhere, one after another."""
+        changes = [stmt for stmt, _ in change.changes]
+        helper = "add_row" if isinstance(changes[0], ir.Atomic) else "put_row"
+        with super().braces(""):
+            rows, offsets = self.rows_of([stmt.value for stmt in changes]), change.place.offsets
+            place = replace(change.place, offsets=self.array_of(int32, offsets, {}))
+            with self.each_lane():
+                at = spelling.unwrapped(place.of_lane(spelling.size(float32)))
+                self.line(f"{helper}<{change.count}>({at}, {rows}[lane]);")
 
     # ------------------------------------------------------------------------------------------ sums
 
@@ -255,15 +274,57 @@ class VectorWriter(VectorMemory):
         """Each thread makes all of its additions before the next one's, as in scalar code."""
         with self.braces(self.add_side_by_side(additions)):
             arrays: dict[str, str] = {}
-            spread = [self.spread(stmt.value, place, arrays) for stmt, place in additions]
+            groups = [*self.whole_vectors(additions)]
+            laid = [self.laid_out(group, arrays) for group in groups]
             with self.each_lane():
-                for (stmt, _), (value, place) in zip(additions, spread, strict=True):
-                    scalar = scalar_of(elem_of(stmt.array))
-                    at = spelling.unwrapped(place.of_lane(spelling.size(scalar)))
-                    if stmt in self.wide:
-                        self.widen(stmt, at, value)
-                    else:
-                        self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0])
+                for group, (value, place) in zip(groups, laid, strict=True):
+                    self.add_of_lane(group, value, place)
+
+    def whole_vectors(
+        self, additions: list[tuple[ir.Atomic, Place]]
+    ) -> Iterator[list[tuple[ir.Atomic, Place]]]:
+        """Additions one by one, but together those to all components of a vector that goes as a row."""
+        while additions:
+            stmt, place = additions[0]
+            count = int(place.vectors) if self.goes_as_row(stmt, place) else 1
+            group = [one for one, _ in additions[:count]]
+            components = [(one.array, one.indices, one.component) for one in group]
+            if count > 1 and components != [(stmt.array, stmt.indices, k) for k in range(count)]:
+                count = 1
+            yield additions[:count]
+            additions = additions[count:]
+
+    def laid_out(self, group: list[tuple[ir.Atomic, Place]], arrays: dict[str, str]) -> tuple[str, Place]:
+        """The value of `lane` and its place, from arrays: an element of a vector takes longer."""
+        stmt, place = group[0]
+        text, type = self.of_lane(stmt.value), scalar_type(stmt.value)
+        if len(group) > 1:
+            text = f"{self.rows_of([one.value for one, _ in group])}[lane]"
+        elif self.of(stmt.value) == VARYING and type not in BY_LANES:
+            text = f"{self.array_of(type, self.vector(stmt.value), arrays)}[lane]"
+        offsets = place.offsets and self.array_of(int32, place.offsets, arrays)
+        return text, replace(place, offsets=offsets)
+
+    def add_of_lane(self, group: list[tuple[ir.Atomic, Place]], value: str, place: Place) -> None:
+        """Add a value of `lane`: a number, or a row for all components of a vector."""
+        stmt, count = group[0][0], len(group)
+        wide, scalar = self.wide.get(stmt), scalar_of(elem_of(stmt.array))
+        at = spelling.unwrapped(place.of_lane(spelling.size(scalar)))
+        if count > 1:
+            self.line(
+                f"add_row<{count}>({at}, {value});" if wide is None else wide.added_row(count, at, value)
+            )
+        elif wide is not None:
+            self.widen(stmt, at, value)
+        else:
+            self.line(spelling.plain("add", scalar, f"({at})", value, None, None)[0])
+
+    def rows_of(self, values: Sequence[ir.Atom]) -> str:
+        """The array with the vectors of the lanes, whose components are given, laid out as rows."""
+        rows, count = self.name.fresh("rows"), len(values)
+        components = ", ".join(f"(vf){self.vector(value)}" for value in values)
+        self.line(f"Four {rows}[{self.lanes.width}]; rows_of_{count}({rows}, {components});")
+        return rows
 
     def add_side_by_side(self, additions: list[tuple[ir.Atomic, Place]]) -> str:
         """Add for all lanes at once where their sums may lie side by side; returns what else is tested.
@@ -292,14 +353,6 @@ class VectorWriter(VectorMemory):
         if place.adjacent and not self.mask:
             return ""
         return (not place.vectors and self.lies_near(place)) or None
-
-    def spread(self, value: ir.Atom, place: Place, arrays: dict[str, str]) -> tuple[str, Place]:
-        """The value of `lane` and its place, from arrays: an element of a vector takes longer."""
-        text, type = self.of_lane(value), scalar_type(value)
-        if self.of(value) == VARYING and type not in BY_LANES:
-            text = f"{self.array_of(type, self.vector(value), arrays)}[lane]"
-        offsets = place.offsets and self.array_of(int32, place.offsets, arrays)
-        return text, replace(place, offsets=offsets)
 
     def array_of(self, scalar: Scalar, vector: str, arrays: dict[str, str]) -> str:
         if vector not in arrays:

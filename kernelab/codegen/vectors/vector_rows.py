@@ -1,0 +1,100 @@
+"""C++ text of helpers that move whole vectors, of which each lane has one anywhere in memory.
+
+    memory       .. x5 y5 z5 ..  x0 y0 z0 ..  x7 y7 z7 ..      one vector for each lane
+    registers    x0 y0 z0 0  x4 y4 z4 0 ..  x1 y1 z1 0 ..      rows of four numbers
+    returned     x0 x1 ..  y0 y1 ..  z0 z1 ..
+
+Four registers hold the rows of all lanes, the k-th those of lanes k, k + 4 and so on.  Shuffles within each
+four numbers transpose them.  A gather for each component takes up to twice as long.
+"""
+
+_ROWS = """\
+typedef float Four __attribute__((vector_size(16)));
+typedef float FourU __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int FourI __attribute__((vector_size(16)));
+template <int n> INLINE Four row_at(const char* p) {{
+  if (n == 4) return *(const FourU*)p;
+  return __builtin_ia32_maskloadps((const Four*)p, FourI{{-1, -1, n > 2 ? -1 : 0, 0}});
+}}
+template <int n> INLINE vf rows_at(const char* p, const int* at) {{
+{joined}
+}}
+INLINE void put_rows(Four* rows, vf all) {{
+{parted}
+}}
+INLINE vf low_turns(vf x, vf y) {{ return __builtin_shuffle(x, y, vi{{{low_turns}}}); }}
+INLINE vf high_turns(vf x, vf y) {{ return __builtin_shuffle(x, y, vi{{{high_turns}}}); }}
+INLINE vf low_pairs(vf x, vf y) {{ return __builtin_shuffle(x, y, vi{{{low_pairs}}}); }}
+INLINE vf high_pairs(vf x, vf y) {{ return __builtin_shuffle(x, y, vi{{{high_pairs}}}); }}
+"""
+
+_OF_KIND = """\
+INLINE Components{n} components_apart_{n}(const char* p, vi offsets) {{
+  int at[{width}];
+  *(viu*)at = offsets;
+  const vf r0 = rows_at<{n}>(p, at), r1 = rows_at<{n}>(p, at + 1);
+  const vf r2 = rows_at<{n}>(p, at + 2), r3 = rows_at<{n}>(p, at + 3);
+  const vf xy0 = low_turns(r0, r1), xy2 = low_turns(r2, r3);
+  const vf zw0 = high_turns(r0, r1), zw2 = high_turns(r2, r3);
+  return {{{{{components}}}}};
+}}
+INLINE void rows_of_{n}(Four* rows, {parameters}) {{
+  const vf xy0 = low_turns(x, y), xy2 = high_turns(x, y), zw0 = low_turns(z, w), zw2 = high_turns(z, w);
+  put_rows(rows, low_pairs(xy0, zw0)), put_rows(rows + 1, high_pairs(xy0, zw0));
+  put_rows(rows + 2, low_pairs(xy2, zw2)), put_rows(rows + 3, high_pairs(xy2, zw2));
+}}
+"""
+
+_COMPONENTS = ("low_pairs(xy0, xy2)", "high_pairs(xy0, xy2)", "low_pairs(zw0, zw2)", "high_pairs(zw0, zw2)")
+
+_JOINED = {
+    4: "  return row_at<n>(p + at[0]);",
+    8: """\
+  const vf low = __builtin_ia32_ps256_ps(row_at<n>(p + at[0]));
+  return __builtin_ia32_vinsertf128_ps256(low, row_at<n>(p + at[4]), 1);""",
+    16: """\
+  vf all = {};
+  all = __builtin_ia32_insertf32x4_mask(all, row_at<n>(p + at[0]), 0, all, -1);
+  all = __builtin_ia32_insertf32x4_mask(all, row_at<n>(p + at[4]), 1, all, -1);
+  all = __builtin_ia32_insertf32x4_mask(all, row_at<n>(p + at[8]), 2, all, -1);
+  return __builtin_ia32_insertf32x4_mask(all, row_at<n>(p + at[12]), 3, all, -1);""",
+}
+
+_PARTED = {
+    4: "  rows[0] = all;",
+    8: """\
+  rows[0] = __builtin_ia32_vextractf128_ps256(all, 0);
+  rows[4] = __builtin_ia32_vextractf128_ps256(all, 1);""",
+    16: """\
+  rows[0] = __builtin_ia32_extractf32x4_mask(all, 0, Four{}, -1);
+  rows[4] = __builtin_ia32_extractf32x4_mask(all, 1, Four{}, -1);
+  rows[8] = __builtin_ia32_extractf32x4_mask(all, 2, Four{}, -1);
+  rows[12] = __builtin_ia32_extractf32x4_mask(all, 3, Four{}, -1);""",
+}
+
+NAMES = "Four FourU FourI row_at rows_at put_rows low_turns high_turns low_pairs high_pairs low all"
+"""The names in these texts."""
+
+
+def rows(width: int) -> str:
+    """The helpers of all kinds of vectors, for a number of lanes."""
+    return _ROWS.format(
+        joined=_JOINED[width],
+        parted=_PARTED[width],
+        low_turns=_taken(width, [0, width, 1, width + 1]),
+        high_turns=_taken(width, [2, width + 2, 3, width + 3]),
+        low_pairs=_taken(width, [0, 1, width, width + 1]),
+        high_pairs=_taken(width, [2, 3, width + 2, width + 3]),
+    )
+
+
+def _taken(width: int, of_four: list[int]) -> str:
+    """The positions of a shuffle that does the same in each four numbers."""
+    return ", ".join(str(four + k) for four in range(0, width, 4) for k in of_four)
+
+
+def rows_of(n: int, width: int) -> str:
+    """The helpers that read a vector of `n` components for each lane, and lay out such vectors as rows."""
+    components = ", ".join(_COMPONENTS[:n])
+    parameters = ", ".join(["vf x", "vf y", "vf z", "vf w"][:n] + ["vf z = vf{}", "vf w = vf{}"][n - 2 :])
+    return _OF_KIND.format(n=n, width=width, components=components, parameters=parameters)

@@ -1,0 +1,109 @@
+"""Vectors of which each lane has one anywhere are moved as a whole, with the bits of scalar code."""
+
+import copy
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelab.backend.common.backends import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.codegen.cpp.entry import layout_of
+from kernelab.codegen.vectors.vector_emitter import emit_vectors
+from kernelab.codegen.vectors.vector_operations import Lanes
+from kernelab.lang.ir import Function
+from kernelab.passes.common.scalarise import scalarise
+from tests.codegen.test_vectors import KINDS, kind_of, run_vectors
+from tests.support.lowering import lowered
+
+pytestmark = pytest.mark.skipif(not KINDS, reason="no vectors that this compiler makes use of")
+
+PROGRAMS = {
+    "read": "y[i, 0] = x[of[i]] * 2.0",
+    "changed": "y[i, 1] = x[i] * 2.0",
+    "read and changed": "y[i, 1] = x[of[i]] + x[to[i]]",
+    "added": "y[to[i], 0] += x[i] * 2.0",
+    "added at both ends": """
+        d = x[to[i]] - x[of[i]]
+        y[of[i], 0] += d
+        y[to[i], 0] -= d
+    """,
+    "added to own": "y[i, 1] += x[of[i]]",
+    "of integers": "z[i, 1] = w[to[i]] * 3",
+    "integers added": "z[i, 1] += w[to[i]]",
+    "a component": "y[i, 1][1] = x[of[i]][0]",
+    "in a branch": """
+        if to[i] % 3 == 0:
+            y[i, 1] = x[of[i]]
+            y[i, 0] += x[to[i]]
+    """,
+}
+
+MOVED = {
+    "read": "components_apart_",
+    "changed": "put_row<",
+    "added": "widen_row<",
+    "added to own": "add_row<",
+    "of integers": "put_row<",
+}
+"""The helper that the code of a program calls."""
+
+
+def scalarised(name: str, count: int) -> Function:
+    real, whole, one = f"vec{count}", f"vec{count}i", "array[int]"
+    lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
+    text = f"""
+def f(
+    x: array[{real}], y: array2d[{real}], w: array[{whole}], z: array2d[{whole}], of: {one}, to: {one}
+):
+    i = tid()
+    """
+    return scalarise(lowered(text + "\n    ".join(lines), "f"))
+
+
+def memory_that_ends_with_a_page(values: Any) -> Any:
+    """A copy of an array in memory behind which nothing can be read."""
+    page = mmap.PAGESIZE
+    room = -(-values.nbytes // page) * page
+    whole = mmap.mmap(-1, room + page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(whole))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(start + room), ctypes.c_size_t(page), 0) == 0
+    end = np.frombuffer(whole, np.uint8, values.nbytes, room - values.nbytes)
+    copied = end.view(values.dtype).reshape(values.shape)
+    copied[...] = values
+    return copied
+
+
+def arguments(count: int, threads: int) -> dict[str, Any]:
+    rng = np.random.default_rng(count)
+    shapes = (threads, count), (threads, 2, count)
+    floats = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    ints = [rng.integers(-(2**31), 2**31, shape).astype(np.int32) for shape in shapes]
+    of, to = rng.permutation(threads), rng.integers(0, threads // 2, threads)
+    to[1] = threads - 1  # the last element, which ends with its page
+    values = (*floats, *ints, of.astype(np.int32), to.astype(np.int32))
+    return dict(zip(("x", "y", "w", "z", "of", "to"), values, strict=True))
+
+
+@pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_all_lanes_have_the_bits_of_scalar_code(count: int, name: str, lanes: Lanes) -> None:
+    function, threads = scalarised(name, count), 5 * lanes.width + 3
+    expected = arguments(count, threads)
+    found = {key: memory_that_ends_with_a_page(values) for key, values in copy.deepcopy(expected).items()}
+    run_vectors(function, lanes, (threads,), found)
+    CpuBackend().build([function])["f"](pack(layout_of(function), (threads,), expected))
+    for key, values in expected.items():
+        np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_vectors_are_moved_as_a_whole(count: int, name: str) -> None:
+    text = emit_vectors(scalarised(name, count), KINDS[0]).text
+    helper = f"{MOVED[name]}{count}{'>' if '<' in MOVED[name] else ''}("
+    assert helper in text.partition('extern "C"')[2]
