@@ -716,6 +716,10 @@ def weight(bodies: array[Charged], e: array[float]):
     i = tid()
     e[i] = 3.0 * bodies[i].m * bodies[i].x[1]
 
+def twice(bodies: array[Floats], e: array[float]):
+    i = tid()
+    e[i] = 0.5 * bodies[i].m * dot(bodies[i].x, vec3(bodies[0].m)) + 9.0 * bodies[i].m
+
 def product(a: array[float], b: array[float], e: array[float]):
     i = tid()
     e[i] = a[i] * b[i]
@@ -723,7 +727,7 @@ def product(a: array[float], b: array[float], e: array[float]):
 
 
 @pytest.mark.parametrize(("name", "struct"), [("energy", "Body"), ("energy_of_floats", "Floats")])
-@pytest.mark.parametrize("n", [5, 6000])
+@pytest.mark.parametrize("n", [5, 6000, 70_000])
 @pytest.mark.parametrize("passes", [1, 3])
 def test_gradients_of_the_fields_of_structs_add_up(name: str, struct: str, n: int, passes: int) -> None:
     kernels = kl.compile(PARTS)
@@ -740,8 +744,9 @@ def test_gradients_of_the_fields_of_structs_add_up(name: str, struct: str, n: in
     np.testing.assert_array_equal(bodies["m"].grad.numpy(), passes * (x * x).sum(1))
 
 
-def test_a_gradient_of_a_field_that_is_not_read_stays_as_it_is() -> None:
-    kernels, n = kl.compile(PARTS), 5
+@pytest.mark.parametrize("n", [5, 70_000])
+def test_a_gradient_of_a_field_that_is_not_read_stays_as_it_is(n: int) -> None:
+    kernels = kl.compile(PARTS)
     bodies, e = kl.zeros(n, kernels["Charged"], requires_grad=True), kl.zeros(n, requires_grad=True)
     bodies["x"].fill_(1.0)
     bodies["m"].grad.fill_(1.0)
@@ -753,19 +758,44 @@ def test_a_gradient_of_a_field_that_is_not_read_stays_as_it_is() -> None:
     assert np.signbit(bodies["charge"].grad.numpy()).all()
 
 
-@pytest.mark.parametrize("begin", [0, 2, 4])
-def test_gradients_of_slices_of_one_array_add_up(begin: int) -> None:
-    """Slices that have elements in common count these twice; an array that is written later has its own."""
-    kernels, values = kl.compile(PARTS), np.arange(1.0, 9.0, dtype=np.float32)
-    x, e = kl.array(values, requires_grad=True), kl.zeros(4, requires_grad=True)
-    a, b = slice(0, 4), slice(begin, begin + 4)
+def added_in_place(tape: kl.Tape) -> int:
+    """The arrays of the only launch of a tape to whose gradients its adjoint may add."""
+    return len(tape.launches[0].added_once)
+
+
+@pytest.mark.parametrize(
+    ("name", "struct", "count"),
+    [("energy_of_floats", "Floats", 2), ("weight", "Charged", 2), ("twice", "Floats", 0)],
+)
+def test_large_launches_add_to_the_fields_of_structs_in_place(name: str, struct: str, count: int) -> None:
+    """All of what they add to, or nothing: an element that is added to twice is rounded in another order."""
+    kernels, n = kl.compile(PARTS), 1 << 16
+    bodies, e = kl.zeros(n, kernels[struct], requires_grad=True), kl.zeros(n, requires_grad=True)
+    bodies["x"].fill_(3.0)
     with kl.Tape() as tape:
-        kl.launch(kernels["product"], 4, [x[a], x[b], e])
-    wanted = np.zeros(8, np.float32)
+        kl.launch(kernels[name], n, [bodies, e])
+    assert added_in_place(tape) == count
+    for passes in (1, 2, 3):
+        tape.backward(grads={e: kl.ones(n)})
+        assert set(bodies["m"].grad.list()) == {passes * {"energy_of_floats": 27.0}.get(name, 9.0)}
+
+
+@pytest.mark.parametrize("part", [4, 70_000])
+@pytest.mark.parametrize("begin", [0, 2, 4])
+def test_gradients_of_slices_of_one_array_add_up(begin: int, part: int) -> None:
+    """Slices that have elements in common count these twice; an array that is written later has its own."""
+    n, begin = 2 * part, begin * part // 4
+    kernels, values = kl.compile(PARTS), np.arange(1.0, n + 1.0, dtype=np.float32) % 8
+    x, e = kl.array(values, requires_grad=True), kl.zeros(part, requires_grad=True)
+    a, b = slice(0, part), slice(begin, begin + part)
+    with kl.Tape() as tape:
+        kl.launch(kernels["product"], part, [x[a], x[b], e])
+    assert added_in_place(tape) == (2 if begin == part > 4 else 0)
+    wanted = np.zeros(n, np.float32)
     wanted[a] += values[b]
     wanted[b] += values[a]
     for count in (1, 2):
-        tape.backward(grads={e: kl.ones(4)})
+        tape.backward(grads={e: kl.ones(part)})
         np.testing.assert_array_equal(x.grad.numpy(), count * wanted)
 
 

@@ -101,8 +101,8 @@ LANES = (
     Fault(
         "slices that have elements in common count for lying apart",
         AUTODIFF,
-        "if len(some) <= MOST_PARTS and not any(a.overlaps(b) for a, b in combinations(some, 2))",
-        "if len(some) <= MOST_PARTS",
+        "return len(some) <= MOST_PARTS and not any(a.overlaps(b) for a, b in combinations(some, 2))",
+        "return len(some) <= MOST_PARTS",
         BACKWARD_PASS,
     ),
     Fault(

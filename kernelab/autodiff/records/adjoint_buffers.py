@@ -7,6 +7,7 @@ of a gradient.  Knows these and memory; must not know records or tapes.
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any
 
 from kernelab.data_classes import dataclass
@@ -255,6 +256,23 @@ def about_to_change(elements: array) -> Allocation:
     else:
         gradient.version += 1
     return gradient
+
+
+MOST_PARTS = 32
+"""The arrays in one memory from which it takes too long to compare each with each."""
+
+
+def by_memory(arrays: Iterable[array]) -> dict[Allocation, list[array]]:
+    """The arrays in each memory."""
+    parts: dict[Allocation, list[array]] = {}
+    for elements in arrays:
+        parts.setdefault(elements.allocation, []).append(elements)
+    return parts
+
+
+def lie_apart(some: Sequence[array]) -> bool:
+    """Whether some arrays in one memory, as the fields of structs, have no bytes in common."""
+    return len(some) <= MOST_PARTS and not any(a.overlaps(b) for a, b in combinations(some, 2))
 
 
 def is_apart(

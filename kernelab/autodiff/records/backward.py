@@ -12,12 +12,19 @@ they are made.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, about_to_change, is_apart
+from kernelab.autodiff.records.adjoint_buffers import (
+    MOST_PARTS,
+    Adjoints,
+    Level,
+    about_to_change,
+    by_memory,
+    is_apart,
+    lie_apart,
+)
 from kernelab.autodiff.records.coverage import WHOLE, History, are_all, boxes_in, rest_of
 from kernelab.autodiff.records.cuts import (
     carriers_in_place,
@@ -45,9 +52,6 @@ from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
 
 # ---------------------------------------------------------------------------------------------------- plan
-
-MOST_PARTS = 32
-"""The inputs in one memory from which it takes too long to compare each with each."""
 
 _NOTHING: Any = object()
 """The history of memory that no record has touched.
@@ -272,16 +276,9 @@ class BackwardPlan:
     def _only_added_to(self) -> set[Allocation]:
         """The mixed memory that no record writes and whose inputs lie apart, as fields of structs do."""
         written = {target.allocation for step in self.steps for target in step.written}
-        parts: dict[Allocation, list[array]] = {}
-        for _, one in self.inputs:
-            memory = one.elements.allocation
-            if memory in self.mixed and memory not in written and not memory.folded:
-                parts.setdefault(memory, []).append(one.elements)
-        return {
-            memory
-            for memory, some in parts.items()
-            if len(some) <= MOST_PARTS and not any(a.overlaps(b) for a, b in combinations(some, 2))
-        }
+        read = (one.elements for _, one in self.inputs)
+        parts = by_memory(one for one in read if one.allocation in self.mixed.difference(written))
+        return {memory for memory, some in parts.items() if not memory.folded and lie_apart(some)}
 
     def leave(self) -> None:
         """Find the records that need not clear the adjoints of what they wrote: these are dropped after them.
@@ -430,7 +427,7 @@ def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints, level: Level) -> 
             adjoints.of(elements).host()[...] = np.nan
         raise
     for elements in own:
-        del adjoints.memory[elements.allocation]
+        adjoints.memory.pop(elements.allocation, None)
 
 
 def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[array]:
@@ -448,11 +445,11 @@ def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[arra
             taken.update([elements.allocation for elements in other.reached])
     inputs = {one.elements.allocation for _, one in plan.inputs}.difference(taken)
     own = [one for one in step.record.added_once if one.allocation in inputs and one.allocation.adjoint]
-    gradients = [one.allocation.adjoint for one in own]
+    gradients = [*{one.allocation: one.allocation.adjoint for one in own}.values()]
     return [
         elements
-        for elements, gradient in zip(own, gradients, strict=True)
-        if gradient is not None
+        for elements in own
+        if (gradient := elements.allocation.adjoint) is not None
         and elements.allocation.space is gradient.space is None
         and gradient.writable
         and gradients.count(gradient) == 1
@@ -535,7 +532,11 @@ def _add(inputs: Sequence[array], adjoints: Adjoints) -> None:
             np.ndarray(like.shape, like.dtype, one.buffer(), offset, like.strides)
             for one in (gradient, buffer)
         )
-        np.add(values, more, out=values)
+        if values.ndim == 1 or values.flags.c_contiguous or values.shape[-1] > MOST_PARTS:
+            np.add(values, more, out=values)
+            continue
+        for k in range(values.shape[-1]):  # NumPy's inner loop would go over the components of a vector
+            np.add(values[..., k], more[..., k], out=values[..., k])
     gradient.publish()
 
 

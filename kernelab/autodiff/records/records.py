@@ -7,10 +7,11 @@ entry of a level (`transforms.forward_and_reverse`).
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, by_memory, lie_apart
 from kernelab.autodiff.records.gathered_launch import Launches, build_ahead, gathered_adjoint
 from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
@@ -340,7 +341,12 @@ class LaunchRecord(Call, LaunchEntry):
             first = len(self.arguments)
             places = tuple([k for k in range(len(active)) if k in places or first + k in launches.once])
         memories = [elements.allocation for elements in active]
-        return [active[k] for k in places if memories.count(memories[k]) == 1]
+        alone = [active[k] for k in places if memories.count(memories[k]) == 1]
+        if self.grid.threads < MANY:
+            return alone
+        once, shared = {active[k] for k in places}, by_memory(self.reached).values()
+        fields = (some for some in shared if len(some) > 1 and once.issuperset(some) and lie_apart(some))
+        return [*alone, *chain.from_iterable(fields)]
 
     def gathered(self, pullback: Pullback) -> "Launches | None":
         """The launches over elements that run in place of the adjoint; None where it runs as it is."""
