@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import mmap
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,16 @@ MOVED = {
 """The helper that the code of a program calls."""
 
 
-def scalarised(name: str, count: int) -> Function:
-    real, whole, one = f"vec{count}", f"vec{count}i", "array[int]"
+ELEMENTS: dict[str, tuple[int, ...]] = {
+    **{f"vec{n}": (n,) for n in (2, 3, 4)},
+    **{f"mat{n}{n}": (n, n) for n in (2, 3, 4)},
+    "spatial_vector": (6,),
+}
+"""Types of elements, with their shapes."""
+
+
+def scalarised(name: str, real: str) -> Function:
+    whole, one = f"vec{min(prod(ELEMENTS[real]), 4)}i", "array[int]"
     lines = [line.removeprefix("        ") for line in PROGRAMS[name].strip("\n").splitlines()]
     text = f"""
 def f(
@@ -77,11 +86,11 @@ def memory_that_ends_with_a_page(values: Any) -> Any:
     return copied
 
 
-def arguments(count: int, threads: int) -> dict[str, Any]:
-    rng = np.random.default_rng(count)
-    shapes = (threads, count), (threads, 2, count)
-    floats = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    ints = [rng.integers(-(2**31), 2**31, shape).astype(np.int32) for shape in shapes]
+def arguments(elem: str, threads: int) -> dict[str, Any]:
+    shape, rng = ELEMENTS[elem], np.random.default_rng(7)
+    few = min(prod(shape), 4)
+    floats = [rng.standard_normal((threads, *of, *shape)).astype(np.float32) for of in ((), (2,))]
+    ints = [rng.integers(-(2**31), 2**31, (threads, *of, few)).astype(np.int32) for of in ((), (2,))]
     of, to = rng.permutation(threads), rng.integers(0, threads // 2, threads)
     to[1] = threads - 1  # the last element, which ends with its page
     values = (*floats, *ints, of.astype(np.int32), to.astype(np.int32))
@@ -90,10 +99,12 @@ def arguments(count: int, threads: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_all_lanes_have_the_bits_of_scalar_code(count: int, name: str, lanes: Lanes) -> None:
-    function, threads = scalarised(name, count), 5 * lanes.width + 3
-    expected = arguments(count, threads)
+@pytest.mark.parametrize("elem", ELEMENTS)
+def test_all_lanes_have_the_bits_of_scalar_code(elem: str, name: str, lanes: Lanes) -> None:
+    if name == "a component" and elem.startswith("mat"):
+        name = "read"
+    function, threads = scalarised(name, elem), 5 * lanes.width + 3
+    expected = arguments(elem, threads)
     found = {key: memory_that_ends_with_a_page(values) for key, values in copy.deepcopy(expected).items()}
     run_vectors(function, lanes, (threads,), found)
     CpuBackend().build([function])["f"](pack(layout_of(function), (threads,), expected))
@@ -102,8 +113,8 @@ def test_all_lanes_have_the_bits_of_scalar_code(count: int, name: str, lanes: La
 
 
 @pytest.mark.parametrize("name", MOVED)
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_vectors_are_moved_as_a_whole(count: int, name: str) -> None:
-    text = emit_vectors(scalarised(name, count), KINDS[0]).text
-    helper = f"{MOVED[name]}{count}{'>' if '<' in MOVED[name] else ''}("
+@pytest.mark.parametrize("elem", ELEMENTS)
+def test_vectors_are_moved_as_a_whole(elem: str, name: str) -> None:
+    text = emit_vectors(scalarised(name, elem), KINDS[0]).text
+    helper = f"{MOVED[name]}{min(prod(ELEMENTS[elem]), 4)}{'>' if '<' in MOVED[name] else ''}("
     assert helper in text.partition('extern "C"')[2]

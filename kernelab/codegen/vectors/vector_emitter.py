@@ -27,7 +27,6 @@ from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
 from kernelab.codegen.vectors.vector_memory import (
-    components_read,
     is_long,
     is_mostly_linear,
     is_rare,
@@ -35,6 +34,7 @@ from kernelab.codegen.vectors.vector_memory import (
     is_spaced,
     kind_of,
     lets_of,
+    rows_read,
 )
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
@@ -406,7 +406,7 @@ class _Estimate:
         self.own = own_atomics(function)
         self.lets = lets_of(function)
         self.depth: dict[ir.Atom, int] = {}
-        self.read = components_read(function)
+        self.rows = rows_read(function)
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
         self.operations = self.elements = 0.0
@@ -463,6 +463,6 @@ class _Estimate:
         walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
         moves = 1.0 if isinstance(stmt, ir.Load) else CHANGE
         moves *= SPACED if is_single and is_spaced(last, self.lets, self.of) else 1.0
-        is_whole = isinstance(stmt, ir.Load) and is_read_whole(stmt, self.read)
+        is_whole = isinstance(stmt, ir.Load) and is_read_whole(stmt, self.rows)
         moves *= OF_A_VECTOR if is_whole and not walks_rows and not in_branch else 1.0
         self.elements += ITERATIONS**own * moves * (OF_A_ROW if walks_rows else 1.0)

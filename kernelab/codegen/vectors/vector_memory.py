@@ -67,9 +67,9 @@ class Place:
     """The elements that the lanes of a group access, from `base` on, the address of the first lane's.
 
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
-    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Those of
-    the kind `vectors` lie anywhere.  Elements on a ring, or at clamped indices, lie side by side where the
-    variable `near` is true.
+    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Others
+    are read and changed in rows of components, this one in a row of `row`.  Elements on a ring, or at clamped
+    indices, lie side by side where the variable `near` is true.
     """
 
     base: str
@@ -78,7 +78,7 @@ class Place:
     collide: bool = False
     packed: str = ""
     near: str = ""
-    vectors: str = ""
+    row: int = 1
 
     @property
     def is_one(self) -> bool:
@@ -89,8 +89,8 @@ class Place:
         """The address of the first lane's element."""
         return f"{self.base} + {self.offsets}[0]" if self.offsets else self.base
 
-    def moved(self, bytes: int) -> "Place":
-        return replace(self, base=spelling.offset(self.base, bytes))
+    def moved(self, bytes: int, row: int = 1) -> "Place":
+        return replace(self, base=spelling.offset(self.base, bytes), row=row)
 
     def of_lane(self, size: int) -> str:
         """The address of the element of `lane`."""
@@ -101,30 +101,43 @@ class Place:
 
 def kind_of(array: ir.Var) -> str:
     """The kind of the vectors that an array has, "" for other elements and fields of structs."""
-    return "" if is_field(array) else _kind_of_elements(array)
-
-
-def _kind_of_elements(array: ir.Var) -> str:
     scalar, elem = scalar_of(elem_of(array)), elem_of(array)
     kind = f"{size_of(elem)}{'_64' if scalar == float64 else ''}"
-    return kind if scalar in (float32, float64, int32) and kind in KINDS else ""
+    return kind if scalar in (float32, float64, int32) and kind in KINDS and not is_field(array) else ""
+
+
+ROW = 4
+"""The components of an element that lanes read or change at once, wherever it lies."""
+
+
+def row_of(stmt: ir.Load | ir.Store | ir.Atomic) -> int:
+    """The number of components in the row of one: all but the last row of an element are full."""
+    if scalar_of(elem_of(stmt.array)) not in (float32, int32):
+        return 1
+    return min(ROW, size_of(elem_of(stmt.array)) - row_at(stmt))
+
+
+def row_at(stmt: ir.Load | ir.Store | ir.Atomic) -> int:
+    """The first component of the row of one."""
+    return (stmt.component or 0) // ROW * ROW
 
 
 Elements = tuple[ir.Var, tuple[ir.Atom, ...]]
 """An array and its indices."""
 
-
-def components_read(function: ir.Function) -> Counter[Elements]:
-    """The number of components that a function reads of each element."""
-    loads = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load))
-    read = {(stmt.array, stmt.indices, stmt.component) for stmt in loads}
-    return Counter((array, indices) for array, indices, _ in read)
+Rows = Counter[tuple[ir.Var, tuple[ir.Atom, ...], int]]
+"""How many components are read of each row, by its elements and its first component."""
 
 
-def is_read_whole(stmt: ir.Load, read: Mapping[Elements, int]) -> bool:
-    """Whether a load is of a vector of words of which all components are read: lanes read it as a whole."""
-    kind = _kind_of_elements(stmt.array)
-    return kind in ("2", "3", "4") and read[stmt.array, stmt.indices] == int(kind)
+def rows_read(function: ir.Function) -> Rows:
+    loads = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)]
+    read = {(stmt.array, stmt.indices, stmt.component): row_at(stmt) for stmt in loads}
+    return Counter((array, indices, first) for (array, indices, _), first in read.items())
+
+
+def is_read_whole(stmt: ir.Load, rows: Rows) -> bool:
+    """Whether all components of a row of several are read: lanes read it as a whole."""
+    return 1 < row_of(stmt) == rows[stmt.array, stmt.indices, row_at(stmt)]
 
 
 Lets = Mapping[ir.Atom, ir.Let]
@@ -159,7 +172,7 @@ class VectorMemory(VectorValues):
     def __init__(self, function: ir.Function, lanes: Lanes) -> None:
         super().__init__(function, lanes)
         self.places: ChainMap[Elements, Place] = ChainMap()
-        self.read_together: ChainMap[Elements, str] = ChainMap()
+        self.read_together: ChainMap[tuple[Elements, int], str] = ChainMap()
         self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
         self.has_effects = False
         self.loaded: set[ir.Load] = set()
@@ -169,7 +182,7 @@ class VectorMemory(VectorValues):
         self.tests: list[tuple[ir.Atom, bool]] = []
         self.ranges = LaunchRanges(function, self.name)
         self.lets = lets_of(function)
-        self.read = components_read(function)
+        self.rows = rows_read(function)
         self.far: dict[ir.Var, str] = {}
         """For arrays that are only written, whether they are too large for a cache to keep what is."""
         self.interior: Interior | None = None
@@ -235,7 +248,8 @@ class VectorMemory(VectorValues):
             else:
                 place = self.spread_out(stmt)
             self.places[key] = place
-        return self.places[key].moved((stmt.component or 0) * spelling.size(scalar))
+        row = 1 if self.places[key].packed else row_of(stmt)
+        return self.places[key].moved((stmt.component or 0) * spelling.size(scalar), row)
 
     def spread_out(self, stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
         """The place of elements of which each lane has one."""
@@ -268,8 +282,7 @@ class VectorMemory(VectorValues):
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
         is_likely = varying == [last] and is_mostly_linear(stmt.indices[last], self.lets, self.of)
         near = self.declared_near(array, offset) if is_likely else ""
-        kind = _kind_of_elements(array)
-        return Place(base, offset, False, collide, packed, near, "" if packed or "_" in kind else kind)
+        return Place(base, offset, False, collide, packed, near)
 
     def declared_near(self, array: ir.Var, offsets: str) -> str:
         """The variable that says whether elements at `offsets` lie side by side, "" for other sizes."""
@@ -406,9 +419,11 @@ class VectorMemory(VectorValues):
                 value = spelling.load(scalar, place.of_lane(spelling.size(scalar)))
                 self.line(f"{self.name(stmt.out)}[lane] = {sign}({value});")
             return
-        kind = place.packed or (self.loads_together(stmt, place) and place.vectors)
+        kind = place.packed or (self.reads_row(stmt, place) and str(place.row))
         if kind and stmt.array in self.steady:
-            self.declare(stmt.out, f"({type}){self.components(stmt, kind)}.at[{stmt.component or 0}]")
+            first = 0 if place.packed else row_at(stmt)
+            together = self.components(stmt, kind, first)
+            self.declare(stmt.out, f"({type}){together}.at[{(stmt.component or 0) - first}]")
             return
         self.declare(stmt.out, self.fetched(place, type))
 
@@ -416,20 +431,21 @@ class VectorMemory(VectorValues):
         """What the helpers for components take before values."""
         return f"{place.base}, {place.offsets}, {self.mask}" if self.mask else place.base
 
-    def components(self, stmt: ir.Load, kind: str) -> str:
-        """The variable with the components of the vectors of all lanes, read when the first is asked for.
+    def components(self, stmt: ir.Load, kind: str, first: int) -> str:
+        """The variable with components of the vectors of all lanes, read when one of them is asked for.
 
         Nobody changes the array.
         """
-        key = stmt.array, stmt.indices
+        key = (stmt.array, stmt.indices), first
         if key not in self.read_together:
             name = self.name.fresh(f"{self.name(stmt.array)}_all")
-            self.line(f"const Components{kind} {name} = {self.read_components(self.places[key], kind)};")
+            place = self.places[key[0]].moved(4 * first)
+            self.line(f"const Components{kind} {name} = {self.read_components(place, kind)};")
             self.read_together[key] = name
         return self.read_together[key]
 
     def read_components(self, place: Place, kind: str) -> str:
-        if not place.vectors:
+        if place.packed:
             return f"components_{kind}({self.given_components(place)})"
         steps, near = range(0, 4 * int(kind), 4), self.lies_near(place)
         parts = (f"gather({place.base} + {step}, {place.offsets}, {self.mask})" for step in steps)
@@ -439,9 +455,11 @@ class VectorMemory(VectorValues):
             apart = f"rest == {self.lanes.width} ? {whole} : {apart}" if self.mask else whole
         return f"{near} ? components_{kind}({place.first}) : {apart}" if near else apart
 
-    def loads_together(self, stmt: ir.Load, place: Place) -> bool:
-        """Whether the vectors of all lanes are read as a whole: those of which all components are wanted."""
-        return bool(place.near) or (is_read_whole(stmt, self.read) and self.is_usually_whole())
+    def reads_row(self, stmt: ir.Load, place: Place) -> bool:
+        """Whether the rows of all lanes are read as a whole: those of which all components are wanted."""
+        if place.row > 1 and place.near:
+            return True
+        return is_read_whole(stmt, self.rows) and self.is_usually_whole()
 
     def fetched(self, place: Place, type: str) -> str:
         kind = "_64" if type == VECTORS[float64] else ""
@@ -450,7 +468,7 @@ class VectorMemory(VectorValues):
                 f"({type})fetch{kind}({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
             )
         gathered = f"gather{kind}({place.base}, {place.offsets}, {self.mask or 'on'})"
-        if not place.vectors and (near := self.lies_near(place)):
+        if place.row == 1 and (near := self.lies_near(place)):
             return f"({type})({near} ? *(viu*)({place.first}) : (vi){gathered})"
         return f"({type}){gathered}"
 

@@ -9,7 +9,7 @@ from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
-from kernelab.codegen.vectors.vector_memory import BY_LANES, Elements, Place, VectorMemory
+from kernelab.codegen.vectors.vector_memory import BY_LANES, Elements, Place, VectorMemory, row_at
 from kernelab.codegen.vectors.vector_operations import VECTORS, Lanes
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
@@ -58,13 +58,13 @@ class Together:
     @property
     def count(self) -> int:
         """The number of components of a vector."""
-        return int((self.place.packed or self.place.vectors)[0])
+        return int(self.place.packed[0]) if self.place.packed else self.place.row
 
     def goes_on_with(self, stmt: ir.Store | ir.Atomic) -> bool:
         """Whether a change is that of the next component, of the same kind."""
-        last, _ = self.changes[-1]
-        same = type(last) is type(stmt) and (last.array, last.indices) == (stmt.array, stmt.indices)
-        return same and (stmt.component or 0) == len(self.changes) < self.count
+        (first, _), done = self.changes[0], len(self.changes)
+        same = type(first) is type(stmt) and (first.array, first.indices) == (stmt.array, stmt.indices)
+        return same and (stmt.component or 0) == (first.component or 0) + done and done < self.count
 
 
 class VectorWriter(VectorMemory):
@@ -114,7 +114,7 @@ class VectorWriter(VectorMemory):
         last = self.pending[-1][1] if self.pending else None
         if isinstance(last, Together) and last.goes_on_with(stmt):
             last.changes.append((stmt, alone))
-        elif not (stmt.component or 0) and (place.packed or self.goes_as_row(stmt, place)):
+        elif self.goes_as_row(stmt, place) or (place.packed and not stmt.component):
             self.later(stmt.array, Together(self.change_together, place, [(stmt, alone)]))
         else:
             self.later(stmt.array, alone)
@@ -139,9 +139,10 @@ class VectorWriter(VectorMemory):
             self.line(f"put_components_{kind}({given}, {', '.join(values)});")
 
     def goes_as_row(self, stmt: ir.Store | ir.Atomic, place: Place) -> bool:
-        """Whether the vector of each lane is changed as a whole."""
-        is_float = scalar_of(elem_of(stmt.array)) == float32
-        return bool(place.vectors) and self.is_usually_whole() and (is_float or isinstance(stmt, ir.Store))
+        """Whether a change begins one of whole rows, one for each lane."""
+        is_sum = isinstance(stmt, ir.Atomic) and scalar_of(elem_of(stmt.array)) != float32
+        begins = place.row > 1 and (stmt.component or 0) == row_at(stmt)
+        return begins and self.is_usually_whole() and not is_sum
 
     def change_rows(self, change: Together) -> None:
         """Change the vectors of the lanes, which lie anywhere, one after another."""
@@ -286,10 +287,10 @@ class VectorWriter(VectorMemory):
         """Additions one by one, but together those to all components of a vector that goes as a row."""
         while additions:
             stmt, place = additions[0]
-            count = int(place.vectors) if self.goes_as_row(stmt, place) else 1
-            group = [one for one, _ in additions[:count]]
-            components = [(one.array, one.indices, one.component) for one in group]
-            if count > 1 and components != [(stmt.array, stmt.indices, k) for k in range(count)]:
+            count = place.row if self.goes_as_row(stmt, place) else 1
+            found = [(one.array, one.indices, one.component) for one, _ in additions[:count]]
+            row = range(row_at(stmt), row_at(stmt) + count)
+            if count > 1 and found != [(stmt.array, stmt.indices, k) for k in row]:
                 count = 1
             yield additions[:count]
             additions = additions[count:]
@@ -352,7 +353,7 @@ class VectorWriter(VectorMemory):
         """The test whether the scalars of all lanes lie side by side; "" if they always do, None if never."""
         if place.adjacent and not self.mask:
             return ""
-        return (not place.vectors and self.lies_near(place)) or None
+        return (place.row == 1 and self.lies_near(place)) or None
 
     def array_of(self, scalar: Scalar, vector: str, arrays: dict[str, str]) -> str:
         if vector not in arrays:
