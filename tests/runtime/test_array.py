@@ -1,6 +1,7 @@
 """Arrays: their making, their views, their values, and the memory and gradients that views share."""
 
 import copy
+import itertools
 import math
 import pickle
 from typing import Any
@@ -571,6 +572,14 @@ def test_arrays_of_several_megabytes_begin_on_huge_pages() -> None:
         several = [made(1_000_000 + 100_000 * k, dtype=float) for k in range(4)]
         assert all(each.ptr % HUGE_PAGE < HUGE_PAGE // 16 and each.ptr % 64 == 0 for each in several)
         assert len({each.ptr % HUGE_PAGE for each in several}) == len(several)
+
+
+@pytest.mark.parametrize("n", [1 << 15, 1 << 18, 1 << 20, 1 << 23])
+def test_elements_of_arrays_at_one_index_are_apart_within_a_page(n: int) -> None:
+    several = [kl.zeros(n) for _ in range(8)]
+    places = [each.ptr % 4096 for each in several]
+    assert all(min((a - b) % 4096, (b - a) % 4096) >= 512 for a, b in itertools.combinations(places, 2))
+    assert all(min((a - b) % 4096, (b - a) % 4096) >= 1024 for a, b in itertools.pairwise(places))
     assert not kl.zeros(1_000_000, dtype=float).numpy().any()
 
 
