@@ -627,3 +627,46 @@ def test_checkpoints_in_checkpoints_know_the_functions_of_the_host_in_them(depth
     power = 2 + depth
     assert y.list() == [4.0, 4.0 * 2.0**power]
     assert x.grad.list() == [4.0 * power, 4.0 * power * 2.0 ** (power - 1)]
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_array_that_the_run_changes_may_be_looked_at_afterwards(nested: bool, held: bool) -> None:
+    """A NumPy view that is taken after the first run does not make the second one differ."""
+
+    def steps(x: kl.array) -> kl.array:
+        x *= 1.5
+        y = x * x
+        return kl.checkpoint(steps_in_it, x) if nested else y
+
+    def steps_in_it(x: kl.array) -> kl.array:
+        return x * x
+
+    x = leaf()
+    with kl.Tape() as tape:
+        state = kl.clone(x)
+        loss = kl.checkpoint(steps, state).sum()
+    view = state.numpy()
+    expected = 4.5 * x.numpy()
+    if not held:
+        del view
+    tape.backward(loss)
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6)
+
+
+def test_a_write_of_the_second_run_through_a_view_taken_after_the_first_is_an_error() -> None:
+    views: list[Any] = []
+
+    def steps(x: kl.array) -> kl.array:
+        x *= 1.5
+        for view in views:
+            view *= 2.0
+        return x * x
+
+    x = leaf()
+    with kl.Tape() as tape:
+        state = kl.clone(x)
+        loss = kl.checkpoint(steps, state).sum()
+    views.append(state.numpy())
+    with pytest.raises(kl.TapeError, match="the tape did not see how"):
+        tape.backward(loss)

@@ -123,12 +123,15 @@ class Signature:
 
     Memory from before the run counts by its address, what the run makes by its layout and its number, since
     of two arrays of one shape either may go on.  What the host may have written through a NumPy view counts
-    by its values when it is read.
+    by its values when it is read.  The second run, the signature `of_first` at hand, counts these where the
+    first did: a view may have been taken since.
     """
 
-    def __init__(self, also: "Signature | None" = None) -> None:
+    def __init__(self, also: "Signature | None" = None, of_first: "Signature | None" = None) -> None:
         self.start = youngest()
         self.sum = 0
+        self._exposed: list[bool] = []
+        self._exposed_first = iter(of_first._exposed if of_first is not None else ())
         self._also = also
         self._written: set[int] = set()
         self._made: dict[int, int] = {}
@@ -180,8 +183,11 @@ class Signature:
         """
         memory = elements.allocation
         is_own = not self.is_outside(elements) or memory.serial in self._written
-        if is_own and memory.was_exposed and memory.space is None:
-            self._add(elements.host().tobytes())
+        if is_own and memory.space is None:
+            is_exposed = next(self._exposed_first, memory.was_exposed)
+            self._exposed.append(is_exposed)
+            if is_exposed:
+                self._add(elements.host().tobytes())
 
     def _layout(self, elements: array) -> bytes:
         where = f"{elements.ptr}" if self.is_outside(elements) else self._place(elements)
@@ -392,10 +398,10 @@ class Replaying(Recording):
 
     copies_again = True
 
-    def __init__(self, host_reads: Sequence[HostRead]) -> None:
+    def __init__(self, host_reads: Sequence[HostRead], of_first: Signature) -> None:
         super().__init__(Guard("save"))
         self.provenance, self.is_plain = Provenance(host_reads), not host_reads
-        self.signature = Signature()
+        self.signature = Signature(of_first=of_first)
 
     def launch(self, call: LaunchRecord) -> None:
         self.signature.launch(call)
@@ -483,7 +489,7 @@ class CheckpointRecord(Flowing):
             yield inner, results
 
     def _run(self) -> tuple[Replaying, list[array]]:
-        inner = Replaying(self.host.host_reads[: self.reads_before])
+        inner = Replaying(self.host.host_reads[: self.reads_before], self.signature)
         for memory, is_computed in self.followed.items():
             (inner.has_written if is_computed else inner.has_read)(memory)
         with during(RECORDER, inner):
