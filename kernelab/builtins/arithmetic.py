@@ -27,6 +27,7 @@ from kernelab.builtins.table import (
 from kernelab.lang.build import Expr
 from kernelab.lang.ir import Const
 from kernelab.lang.ops import Bilinear, Linear, Rules, Zero
+from kernelab.lang.types import HALVES, scalar_of
 
 NONZERO = (0.5, 3.0)
 EACH = "The same component by component."
@@ -184,23 +185,35 @@ def mod_unsigned(a: Unsigned, b: Unsigned) -> Unsigned:
     """The remainder.  The launch ends with an error where ``b`` is 0."""
 
 
+def _truncated_quotient(a: Expr, rest: Expr, b: Expr) -> Expr:
+    """The quotient that leaves a remainder as in C; not trunc(a / b): 1.0 / 0.1 rounds up to 10."""
+    own = scalar_of(a.type)
+    if own in HALVES:
+        wide = [each.apply("float32") for each in (a, rest, b)]
+        return _truncated_quotient(*wide).apply(own.name)
+    return ((a - rest) / b).apply("rint")
+
+
 @builtin(
     cpp="{m}fmod{f}({a}, {b})",
     numpy=np.fmod,
     exact=True,
     domain=((-3.0, 3.0), NONZERO),
     singular=True,
-    # Not trunc(a / b): 1.0 / 0.1 rounds up to 10, and fmod(1.0, 0.1) is 1.0 - 9 * 0.1.
-    partials=lambda y, a, b: (1.0, -((a - y) / b).apply("rint")),
+    partials=lambda y, a, b: (1.0, -_truncated_quotient(a, y, b)),
 )
 def fmod(a: Float, b: Float) -> Float:
     """The remainder with the sign of ``a``, as in C: ``fmod(-7.0, 3.0)`` is -1."""
 
 
+def _is_away(r: Expr, b: Expr) -> Expr:
+    """Whether a remainder as in C has the other sign than the divisor."""
+    return and_(ne(r, 0), ne(lt(r, 0), lt(b, 0)))
+
+
 def _mod_expand(a: Expr, b: Expr) -> Expr:
     r = fmod(a, b)
-    away = and_(ne(r, 0), ne(lt(r, 0), lt(b, 0)))
-    moved: Expr = where(away, r + b, r)
+    moved: Expr = where(_is_away(r, b), r + b, r)
     # Python gives a remainder of zero the sign of the divisor.
     return where(eq(moved, 0), moved.apply("copysign", b), moved)
 
@@ -222,8 +235,15 @@ def mod_float(a: Float, b: Float) -> Float:
 
 
 def _floordiv_expand(a: Expr, b: Expr) -> Expr:
-    # As Python does: the remainder is exact, so what is left divides almost exactly.
-    quotient = (a - mod(a, b)) / b
+    own = scalar_of(a.type)
+    if own in HALVES:  # whose quotient may be rounded across a whole number
+        wide: Expr = floordiv(a.apply("float32"), b.apply("float32"))
+        return wide.apply(own.name)
+    # As Python does: the remainder is exact, so what is left divides almost exactly.  It has the sign of `a`,
+    # so that the difference does not overflow.
+    r = fmod(a, b)
+    whole = (a - r) / b
+    quotient: Expr = where(_is_away(r, b), whole - 1.0, whole)
     down = quotient.apply("floor")
     rounded = where(gt(quotient - down, 0.5), down + 1.0, down)
     signed = where(eq(quotient, 0), (quotient * 0.0).apply("copysign", a / b), rounded)
