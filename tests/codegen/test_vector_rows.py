@@ -34,6 +34,10 @@ PROGRAMS = {
     "added to own": "y[i, 1] += x[of[i]]",
     "of integers": "z[i, 1] = w[to[i]] * 3",
     "integers added": "z[i, 1] += w[to[i]]",
+    "added to one": """
+        for k in range(of.shape[0]):
+            y[k, 0] += x[i]
+    """,
     "a component": "y[i, 1][1] = x[of[i]][0]",
     "in a branch": """
         if to[i] % 3 == 0:
@@ -98,7 +102,7 @@ def arguments(elem: str, threads: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "added to one"])
 @pytest.mark.parametrize("elem", ELEMENTS)
 def test_all_lanes_have_the_bits_of_scalar_code(elem: str, name: str, lanes: Lanes) -> None:
     if name == "a component" and elem.startswith("mat"):
@@ -118,3 +122,9 @@ def test_vectors_are_moved_as_a_whole(elem: str, name: str) -> None:
     text = emit_vectors(scalarised(name, elem), KINDS[0]).text
     helper = f"{MOVED[name]}{min(prod(ELEMENTS[elem]), 4)}{'>' if '<' in MOVED[name] else ''}("
     assert helper in text.partition('extern "C"')[2]
+
+
+@pytest.mark.parametrize("elem", ELEMENTS)
+def test_what_all_lanes_add_to_one_element_is_summed_first(elem: str) -> None:
+    text = emit_vectors(scalarised("added to one", elem), KINDS[0]).text.partition('extern "C"')[2]
+    assert "sum_of(" in text and "_row<" not in text

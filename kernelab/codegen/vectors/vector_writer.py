@@ -141,7 +141,7 @@ class VectorWriter(VectorMemory):
     def goes_as_row(self, stmt: ir.Store | ir.Atomic, place: Place) -> bool:
         """Whether a change begins one of whole rows, one for each lane."""
         is_sum = isinstance(stmt, ir.Atomic) and scalar_of(elem_of(stmt.array)) != float32
-        begins = place.row > 1 and (stmt.component or 0) == row_at(stmt)
+        begins = place.row > 1 and (stmt.component or 0) == row_at(stmt) and not place.is_one
         return begins and self.is_usually_whole() and not is_sum
 
     def change_rows(self, change: Together) -> None:
