@@ -185,22 +185,14 @@ def mod_unsigned(a: Unsigned, b: Unsigned) -> Unsigned:
     """The remainder.  The launch ends with an error where ``b`` is 0."""
 
 
-def _truncated_quotient(a: Expr, rest: Expr, b: Expr) -> Expr:
-    """The quotient that leaves a remainder as in C; not trunc(a / b): 1.0 / 0.1 rounds up to 10."""
-    own = scalar_of(a.type)
-    if own in HALVES:
-        wide = [each.apply("float32") for each in (a, rest, b)]
-        return _truncated_quotient(*wide).apply(own.name)
-    return ((a - rest) / b).apply("rint")
-
-
 @builtin(
     cpp="{m}fmod{f}({a}, {b})",
     numpy=np.fmod,
     exact=True,
     domain=((-3.0, 3.0), NONZERO),
     singular=True,
-    partials=lambda y, a, b: (1.0, -_truncated_quotient(a, y, b)),
+    # Not trunc(a / b): 1.0 / 0.1 rounds up to 10, and fmod(1.0, 0.1) is 1.0 - 9 * 0.1.
+    partials=lambda y, a, b: (1.0, -((a - y) / b).apply("rint")),
 )
 def fmod(a: Float, b: Float) -> Float:
     """The remainder with the sign of ``a``, as in C: ``fmod(-7.0, 3.0)`` is -1."""
