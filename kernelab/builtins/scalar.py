@@ -57,12 +57,17 @@ def tan(x: Float) -> Float:
     """Tangent of ``x``."""
 
 
-@_function("asin", np.arcsin, lambda y, x: 1.0 / sqrt((1.0 - x) * (1.0 + x)), singular=True, domain=UNIT)
+def _circle(x: Expr) -> Expr:
+    """``sqrt(1 - x * x)`` to the last digits, and so its slope, for which the factors would cancel near 0."""
+    return where(lt(abs_(x), 0.5), 1.0 - x * x, (1.0 - x) * (1.0 + x)).apply("sqrt")
+
+
+@_function("asin", np.arcsin, lambda y, x: 1.0 / _circle(x), singular=True, domain=UNIT)
 def asin(x: Float) -> Float:
     """The angle in [-pi/2, pi/2] whose sine is ``x``; NaN outside [-1, 1]."""
 
 
-@_function("acos", np.arccos, lambda y, x: -1.0 / sqrt((1.0 - x) * (1.0 + x)), singular=True, domain=UNIT)
+@_function("acos", np.arccos, lambda y, x: -1.0 / _circle(x), singular=True, domain=UNIT)
 def acos(x: Float) -> Float:
     """The angle in [0, pi] whose cosine is ``x``; NaN outside [-1, 1]."""
 

@@ -1,0 +1,38 @@
+"""Second derivatives of functions of a number keep their digits, however small the number is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+SECOND: dict[str, Callable[[Numbers], Numbers]] = {
+    "sin": lambda x: -np.sin(x),
+    "tan": lambda x: 2.0 * np.tan(x) / np.cos(x) ** 2,
+    "asin": lambda x: x / ((1.0 - x) * (1.0 + x)) ** 1.5,
+    "acos": lambda x: -x / ((1.0 - x) * (1.0 + x)) ** 1.5,
+    "atan": lambda x: -2.0 * x / (1.0 + x * x) ** 2,
+    "sinh": np.sinh,
+    "tanh": lambda x: -2.0 * np.tanh(x) / np.cosh(x) ** 2,
+    "erf": lambda x: -4.0 / np.sqrt(np.pi) * x * np.exp(-x * x),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+@pytest.mark.parametrize("dtype", [kl.float32, kl.float64])
+def test_a_second_derivative_keeps_its_digits(name: str, dtype: Any) -> None:
+    sizes = np.array([1e-9, 3e-8, 1e-5, 0.005, 0.3, 0.499, 0.5, 0.501, 0.9])
+    x = kl.array(np.concatenate([sizes, -sizes]), dtype=dtype)
+    ones = kl.ones_like(x)
+
+    def slope(x: Any) -> Any:
+        return kl.func.vjp(lambda x: kl.map(getattr(kl, name), x), x)[1](ones)[0]
+
+    expected = SECOND[name](x.numpy().astype(np.float64))
+    rtol = 2e-6 if dtype is kl.float32 else 4e-15
+    np.testing.assert_allclose(kl.func.jvp(slope, (x,), (ones,))[1].numpy(), expected, rtol=rtol)
+    np.testing.assert_allclose(kl.func.vjp(slope, x)[1](ones)[0].numpy(), expected, rtol=rtol)
