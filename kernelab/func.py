@@ -126,8 +126,8 @@ def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
     differentiate `back` as any function: where they pass, compute in it with kernels, arrays and functions
     of `custom_vjp`.  Tapes call it in `backward`.  Raises GradientError for adjoints that do not fit.
 
-    When it is first used, it is compared with differences of `func`, which then runs at least twice more
-    for each argument; ``check=False`` declares that it is a surrogate and not the derivative.
+    When it is first used, it is compared with differences of `func`, which then runs at least four times
+    more for each argument; ``check=False`` declares that it is a surrogate and not the derivative.
 
         def back(a, b, x, x_bar):
             b_bar = np.linalg.solve(a.numpy().T, x_bar.numpy())

@@ -1,7 +1,7 @@
 """Compares the rule of a Python function, which `custom_vjp` was given, with differences of the function.
 
 That is done at the first adjoints that go through it, at the arguments of that call, in float64 if both run
-with that, along a random direction of each argument that has a gradient.  What differences cannot tell is
+with that, along random directions of each argument that has a gradient.  What differences cannot tell is
 left alone: a kink, a function that gives something else each time, one that fails beside its arguments, a
 derivative that is 0.
 """
@@ -9,9 +9,10 @@ derivative that is 0.
 import inspect
 import random
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from copy import copy
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,11 @@ ROUNDINGS = 8
 LEAST = 0.03
 """How far a number is moved at least, relative to the largest of its array."""
 
-DRAWN = 16
-"""From how many directions the one is taken whose terms cancel least."""
+DRAWN = (16, 1)
+"""From how many directions each one is taken along which an argument moves: that whose terms cancel least.
+
+Such directions are alike, so what is wrong with a rule may cancel along all of them: the second is any.
+"""
 
 SAME = 1e3
 """How many roundings the adjoints may be apart where a rule gives the same once more."""
@@ -69,6 +73,9 @@ TURNED = -32.0 * LARGE
 """What these are divided by for comparison: a rule that adds to them, or takes their size, shows."""
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+_Runs = Callable[[float], tuple[Floats, list[Floats]]]
+"""The numbers of an argument that has moved by a step, and the results there; each step runs once."""
 
 
 @hooks.compare_host_rule.provide
@@ -201,7 +208,10 @@ class _UnknownError(Exception):
 
 
 class _Comparison:
-    """A call whose rule is compared, for random cotangents, with differences of some steps."""
+    """A call whose rule is compared, for random cotangents, with differences of some steps.
+
+    `other` has other cotangents for the same runs, for which other errors cancel.
+    """
 
     def __init__(self, call: HostCall, arrays: Sequence[array], steps: Sequence[float]) -> None:
         self.call, self.arrays, self.steps = call, arrays, steps
@@ -215,8 +225,20 @@ class _Comparison:
         self.epsilon = max(epsilon(scalar_of(dtype).dtype) for dtype in floats)
         if self.is_exact and self.epsilon > epsilon(float64.dtype):
             raise _UnknownError
+        self._draw()
+
+    def _draw(self) -> None:
         self.seeds = [self._seed(result) for result in self.results]
         self.bars = self._pulled(self.seeds)
+
+    @cached_property
+    def other(self) -> "_Comparison":
+        """The same call with other cotangents."""
+        other = copy(self)
+        for name in ("wanders", "turned"):
+            other.__dict__.pop(name, None)
+        other._draw()
+        return other
 
     @cached_property
     def wanders(self) -> float:
@@ -230,34 +252,49 @@ class _Comparison:
 
     def told(self, n: int) -> str | None:
         """What is wrong with the adjoint of an argument, "" if nothing is; None where that is not known."""
+        known: str | None = None
+        for drawn in DRAWN:
+            told = self._told_of_one(n, drawn)
+            if told:
+                return told
+            known = known if told is None else told
+        return self._not_linear(n) or known
+
+    def _told_of_one(self, n: int, drawn: int) -> str | None:
+        """The same along one of so many directions."""
         sizes = np.abs(values := _numbers(self.arrays[n]))
         sizes = np.maximum(sizes, LEAST * sizes.max(initial=0.0) or 1.0)
-        drawn = (sizes * self._drawn(values.shape) for _ in range(DRAWN))
-        along = max(drawn, key=lambda along: abs(float((self.bars[n] * along).sum())))
+        directions = (sizes * self._drawn(values.shape) for _ in range(drawn))
+        along = max(directions, key=lambda along: abs(float((self.bars[n] * along).sum())))
         told = self._along(n, along)
         is_symmetric = values.ndim > 1 and np.array_equal(values, np.swapaxes(values, -1, -2))
         if told and is_symmetric and self._reads_half(n, along):
             # Of what stands twice it reads one; the rule may share the derivative between both.
             told = self._along(n, along + np.swapaxes(along, -1, -2))
-        return told or self._not_linear(n) or told
+        return told
 
     def _along(self, n: int, along: Floats) -> str | None:
+        runs = cache(lambda step: self._moved(n, step * along))
+        told = self._compared(n, along, runs)
+        return told or self.other._compared(n, along, runs) or told
+
+    def _compared(self, n: int, along: Floats, runs: _Runs) -> str | None:
         wide: _Slope | None = None
         for step in self.steps:
-            close = self._slope(n, step, along)
+            close = self._slope(n, step, runs)
             if not np.isfinite([close.given, close.found]).all():
                 continue
             if abs(close.given - close.found) <= self.apart * close.size + close.noise:
                 return "" if close.is_known else None
             if self.wanders / step > self.close * close.size:
                 return ""  # it is never known
-            if wide is not None and self._are_one(wide, close) and self._has_digits(n, close, along):
+            if wide is not None and self._are_one(wide, close) and self._has_digits(n, close, runs):
                 return self._text(n, close, along)
             wide = close
         return None
 
-    def _slope(self, n: int, step: float, along: Floats) -> _Slope:
-        (right, ahead), (left, behind) = (self._moved(n, sign * along) for sign in (step, -step))
+    def _slope(self, n: int, step: float, runs: _Runs) -> _Slope:
+        (right, ahead), (left, behind) = runs(step), runs(-step)
         terms, found = self.bars[n] * (right - left), self._weighted(ahead, behind)
         size = max(float(np.linalg.norm(terms)), abs(found))
         noise = ROUNDINGS * self.epsilon * float(np.linalg.norm(self._products(ahead)))
@@ -270,9 +307,9 @@ class _Comparison:
         is_even = self._bend(close) <= max(allowed, 0.5 * self._bend(wide))
         return abs(close.found - wide.found) <= allowed and is_even
 
-    def _has_digits(self, n: int, slope: _Slope, along: Floats) -> bool:
+    def _has_digits(self, n: int, slope: _Slope, runs: _Runs) -> bool:
         """Whether values are fine enough for differences: else a far larger step shows another slope."""
-        coarse = self._slope(n, COARSE * slope.step, along).found
+        coarse = self._slope(n, COARSE * slope.step, runs).found
         is_seen = self.is_exact or abs(slope.found) > LOST * slope.size
         return is_seen and abs(coarse - slope.found) <= ROUGH * slope.size
 
