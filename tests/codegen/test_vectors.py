@@ -29,8 +29,8 @@ from kernelab.backend.cpu.vector_tier import (
 from kernelab.codegen.cpp.entry import CODE, STATUS_FIELDS, Unit, layout_of
 from kernelab.codegen.vectors import vector_emitter
 from kernelab.codegen.vectors.vector_emitter import operations_an_element
-from kernelab.codegen.vectors.vector_memory import LONG, is_long
 from kernelab.codegen.vectors.vector_operations import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_places import LONG, is_long
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ops
 from kernelab.lang.ir import Block, Function, Let, Load, Stmt, Store, Var, walk

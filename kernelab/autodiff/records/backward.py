@@ -276,8 +276,8 @@ class BackwardPlan:
     def _only_added_to(self) -> set[Allocation]:
         """The mixed memory that no record writes and whose inputs lie apart, as fields of structs do."""
         written = {target.allocation for step in self.steps for target in step.written}
-        read = (one.elements for _, one in self.inputs)
-        parts = by_memory(one for one in read if one.allocation in self.mixed.difference(written))
+        only_read = self.mixed.difference(written)
+        parts = by_memory(one.elements for _, one in self.inputs if one.elements.allocation in only_read)
         return {memory for memory, some in parts.items() if not memory.folded and lie_apart(some)}
 
     def leave(self) -> None:

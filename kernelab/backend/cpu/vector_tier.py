@@ -21,8 +21,8 @@ from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import ABI_VERSION, Unit
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.vectors.vector_emitter import computes_in_doubles, emit_vectors, operations_an_element
-from kernelab.codegen.vectors.vector_memory import is_long
 from kernelab.codegen.vectors.vector_operations import FUNCTIONS, Lanes
+from kernelab.codegen.vectors.vector_places import is_long
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import BuildError, Diagnostic

@@ -26,7 +26,8 @@ from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
-from kernelab.codegen.vectors.vector_memory import (
+from kernelab.codegen.vectors.vector_operations import Lanes
+from kernelab.codegen.vectors.vector_places import (
     is_long,
     is_mostly_linear,
     is_rare,
@@ -36,7 +37,6 @@ from kernelab.codegen.vectors.vector_memory import (
     lets_of,
     rows_read,
 )
-from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
 from kernelab.codegen.vectors.vector_writer import VectorWriter
 from kernelab.lang import ir

@@ -9,8 +9,9 @@ from kernelab.codegen.cpp.entry import Site
 from kernelab.codegen.cpp.wide_accumulators import Total, settled_in
 from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
-from kernelab.codegen.vectors.vector_memory import BY_LANES, Elements, Place, VectorMemory, row_at
+from kernelab.codegen.vectors.vector_memory import VectorMemory
 from kernelab.codegen.vectors.vector_operations import VECTORS, Lanes
+from kernelab.codegen.vectors.vector_places import BY_LANES, Elements, Place, row_at
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir

@@ -1,0 +1,159 @@
+"""Places of vector code: the elements that the lanes of a group access, and what the text says of them.
+
+x[i]        side by side: one load for all lanes
+x[of[i]]    a row of up to four components of each element, wherever it lies
+x[0]        one element for all lanes
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from kernelab.codegen.cpp import spelling
+from kernelab.codegen.vectors.launch_rule import is_field
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variation
+from kernelab.codegen.vectors.vector_helpers import KINDS
+from kernelab.codegen.vectors.vector_operations import SMALL
+from kernelab.data_classes import dataclass, replace
+from kernelab.lang import ir
+from kernelab.lang.build import elem_of
+from kernelab.lang.types import bool_, float32, float64, int32, scalar_of, size_of
+
+BY_LANES = frozenset({bool_, *SMALL})
+"""The scalars whose elements are not as wide as a lane: each lane moves its own."""
+
+MOSTLY_LINEAR = frozenset({"add", "sub", "mod", "min", "max", "where"})
+"""The operations on indices that keep neighbours beside each other, but at borders and on rings."""
+
+MOST_STREAMS = 4
+"""The arrays that are written past the caches at a time: processors gather about twice as many lines."""
+
+
+LONG = 100
+"""The statements from which the tail of a launch shares the text of whole groups, under a mask."""
+
+
+def is_long(function: ir.Function) -> bool:
+    """Whether a function is so long that the time of its compiler counts more than that of a launch.
+
+    Conditions do not count: in the interior of a launch most of them are known.
+    """
+    stmts = _usually_run(function.body, lets_of(function))
+    return sum(not (isinstance(stmt, ir.Let) and stmt.out.type == bool_) for stmt in stmts) > LONG
+
+
+def _usually_run(block: ir.Block, lets: Mapping[ir.Atom, ir.Let]) -> Iterator[ir.Stmt]:
+    """Every statement of a block and of its inner blocks, without branches that hardly any thread takes."""
+    for stmt in block.stmts:
+        yield stmt
+        for inner in ir.blocks(stmt):
+            if not (isinstance(stmt, ir.If) and is_rare(stmt.cond, lets) and inner is stmt.then):
+                yield from _usually_run(inner, lets)
+
+
+def is_rare(cond: ir.Atom, lets: Mapping[ir.Atom, ir.Let]) -> bool:
+    """Whether hardly any thread meets a condition."""
+    return cond in lets and lets[cond].op.name == "rarely"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The elements that the lanes of a group access, from `base` on, the address of the first lane's.
+
+    They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
+    lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Others
+    are read and changed in rows of components, this one in a row of `row`.  Elements on a ring, or at clamped
+    indices, lie side by side where the variable `near` is true.
+    """
+
+    base: str
+    offsets: str = ""
+    adjacent: bool = False
+    collide: bool = False
+    packed: str = ""
+    near: str = ""
+    row: int = 1
+
+    @property
+    def is_one(self) -> bool:
+        return not self.offsets and not self.adjacent
+
+    @property
+    def first(self) -> str:
+        """The address of the first lane's element."""
+        return f"{self.base} + {self.offsets}[0]" if self.offsets else self.base
+
+    def moved(self, bytes: int, row: int = 1) -> "Place":
+        return replace(self, base=spelling.offset(self.base, bytes), row=row)
+
+    def of_lane(self, size: int) -> str:
+        """The address of the element of `lane`."""
+        if self.is_one:
+            return self.base
+        return f"({self.base} + {f'lane * {size}' if self.adjacent else f'{self.offsets}[lane]'})"
+
+
+def kind_of(array: ir.Var) -> str:
+    """The kind of the vectors that an array has, "" for other elements and fields of structs."""
+    scalar, elem = scalar_of(elem_of(array)), elem_of(array)
+    kind = f"{size_of(elem)}{'_64' if scalar == float64 else ''}"
+    return kind if scalar in (float32, float64, int32) and kind in KINDS and not is_field(array) else ""
+
+
+ROW = 4
+"""The components of an element that lanes read or change at once, wherever it lies."""
+
+
+def row_of(stmt: ir.Load | ir.Store | ir.Atomic) -> int:
+    """The number of components in the row of one: all but the last row of an element are full."""
+    if scalar_of(elem_of(stmt.array)) not in (float32, int32):
+        return 1
+    return min(ROW, size_of(elem_of(stmt.array)) - row_at(stmt))
+
+
+def row_at(stmt: ir.Load | ir.Store | ir.Atomic) -> int:
+    """The first component of the row of one."""
+    return (stmt.component or 0) // ROW * ROW
+
+
+Elements = tuple[ir.Var, tuple[ir.Atom, ...]]
+"""An array and its indices."""
+
+Rows = Counter[tuple[ir.Var, tuple[ir.Atom, ...], int]]
+"""How many components are read of each row, by its elements and its first component."""
+
+
+def rows_read(function: ir.Function) -> Rows:
+    loads = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)]
+    read = {(stmt.array, stmt.indices, stmt.component): row_at(stmt) for stmt in loads}
+    return Counter((array, indices, first) for (array, indices, _), first in read.items())
+
+
+def is_read_whole(stmt: ir.Load, rows: Rows) -> bool:
+    """Whether all components of a row of several are read: lanes read it as a whole."""
+    return 1 < row_of(stmt) == rows[stmt.array, stmt.indices, row_at(stmt)]
+
+
+Lets = Mapping[ir.Atom, ir.Let]
+
+
+def lets_of(function: ir.Function) -> Lets:
+    """The operations of a function, by their results."""
+    return {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
+
+
+def is_mostly_linear(index: ir.Atom, lets: Lets, of: Callable[[ir.Atom], Variation]) -> bool:
+    """Whether an index is likely to be one more in each next thread, but at borders and on rings."""
+    let = lets.get(index)
+    if let is None or let.op.name not in MOSTLY_LINEAR:
+        return False
+    varying = [arg for arg in let.args[let.op.name == "where" :] if of(arg) != UNIFORM]
+    return bool(varying) and all(of(arg) == LINEAR or is_mostly_linear(arg, lets, of) for arg in varying)
+
+
+def is_spaced(index: ir.Atom, lets: Lets, of: Callable[[ir.Atom], Variation]) -> bool:
+    """Whether an index grows by the same number in each next thread, as ``2 * i + 1``."""
+    let = lets.get(index)
+    if let is None or let.op.name not in ("add", "sub", "mul"):
+        return False
+    varying = [arg for arg in let.args if of(arg) != UNIFORM]
+    return len(varying) == 1 and (of(varying[0]) == LINEAR or is_spaced(varying[0], lets, of))
