@@ -51,8 +51,11 @@ FLAGS = {32: (), 64: (*(f"-m{name}" for name in sorted(_AVX512)), "-mprefer-vect
 """The flags that vector code needs, by the bytes of its registers: part of the key of its library in the
 cache, so that no processor loads what it cannot run."""
 
-OPTIMISED = ("-O2", "--param=max-completely-peel-times=0")
-"""The flags of scalar code for large launches, where there is no vector code."""
+OPTIMISED = ("-O2", "-fpeel-loops", "-funswitch-loops")
+"""The flags of scalar code for large launches, where there is no vector code.
+
+Short loops of a known length are unrolled, and tests that stay the same leave their loops.
+"""
 
 Run = Callable[[Args, Any], int]
 
