@@ -23,6 +23,10 @@ def where_positive(x: array[float64], z: array[float64], y: array[float64]):
 def doubled(x: array[float64], z: array[float64]):
     i = tid()
     z[i] = 2.0 * x[i] * z[i]
+
+def stretched(x: array2d[vec2d], z: array2d[vec2d]):
+    i, j = tid()
+    z[i, j] = x[i, j] * x[i, j].x
 """
 )
 N = 3
@@ -33,6 +37,13 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "reversed": lambda a: a[::-1],
     "every other": lambda a: a[::2],
     "reshaped": lambda a: a.reshape((2, -1))[1],
+}
+WINDOWS: dict[str, Callable[[Any], Any]] = {
+    "rows": lambda a: a[1:3],
+    "columns": lambda a: a[:, 1:3],
+    "a corner": lambda a: a[:2, 1:4],
+    "every other of both axes": lambda a: a[::2, ::2],
+    "a transposed corner": lambda a: a.transpose((1, 0))[1:3, :2],
 }
 RESULTS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "the result": lambda x, z, y: y,
@@ -94,6 +105,22 @@ def test_each_input_may_be_passed_as_another_view(first: str, second: str) -> No
         return y, x
 
     agree(function, [reals(counts.get(first, N), 2), reals(counts.get(second, N), 3)])
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_the_output_may_be_a_window_of_an_array(window: str) -> None:
+    def function(x: kl.array) -> Any:
+        z = WINDOWS[window](kl.zeros((4, 5), dtype=kl.vec2d))
+        K["stretched"][z.shape](x, z)
+        return z
+
+    x = kl.array(np.random.default_rng(8).uniform(0.5, 1.5, (4, 5, 2)), dtype=kl.vec2d, requires_grad=True)
+    z = WINDOWS[window](kl.zeros((4, 5), dtype=kl.vec2d))
+    right = kl.func.jacfwd(function)(x).numpy().reshape(2 * z.size, 2 * x.size)
+    of_launch = kl.autograd.jacobian(K["stretched"], z.shape, [x], [z])[0, 0]
+    of_function = kl.autograd.jacobian(function, inputs=[x])[0, 0]
+    np.testing.assert_allclose(of_launch.numpy(), right, rtol=1e-12)
+    np.testing.assert_allclose(of_function.numpy(), right, rtol=1e-12)
 
 
 def test_an_input_may_be_left_out_of_the_launch() -> None:

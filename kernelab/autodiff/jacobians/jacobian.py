@@ -449,7 +449,8 @@ def _by_thread(
     """By thread, the adjoints of the inputs where a component of the thread's element has the cotangent 1."""
     bars, wide, arguments = Adjoints(), [], list(run.arguments)
     threads = int(np.prod(run.grid, dtype=np.int64))
-    bars.of(output).host().reshape(threads, -1)[:, component] = 1
+    # By the axes of the grid, which leave it a view: those of a window of an array are no single axis.
+    bars.of(output).host().reshape(*run.grid, -1)[..., component] = 1
     adjoints: dict[int, array] = {}
     for i in pullback.active:
         primal = run.arguments[i]
