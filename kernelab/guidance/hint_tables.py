@@ -102,12 +102,20 @@ minimum: write min(a, b)«/minimum/min/»
 fmod: write mod(x, y)«/fmod/mod/», or x % y as in Python
 relu: write max(x, 0.0)«/relu\((.*)\)/max(\1, 0.0)/»
 sigmoid: write 1.0 / (1.0 + exp(-x))
-rsqrt: write 1.0 / sqrt(x)
+rsqrt|inversesqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
 det: write determinant(a)«/\bdet\b/determinant/»
-exp2|expm1|log1p: write 2.0 ** x, exp(x) - 1.0 or log(1.0 + x)
+exp2: write 2.0 ** x
+expm1: write exp(x) - 1.0
+log1p: write log(1.0 + x)
 mix: write lerp(a, b, t)«/\bmix\b/lerp/»
 saturate: write clamp(x, 0.0, 1.0)
+fract: write x - floor(x)«/fract\((\w+)\)/(\1 - floor(\1))/»; frac(x) keeps the sign of x
+reflect: write d - 2.0 * dot(d, n) * n
+texture\w*|tex2D: an image is an array: write img[i, j], and lerp between elements
+discard: write return
+float[234]|half[234]: write vec2, vec3 or vec4«/(float|half)(\d)/vec\2/»
+zeros_like|empty_like|full|full_like: write zeros(8, dtype=float), with a length that the text states
 dist|distance: write length(a - b)
 syncthreads|barrier|shared: threads share no memory, and do not wait for each other: make two launches
 inv: write inverse(a)«/\binv\b/inverse/»
@@ -129,7 +137,7 @@ enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in 
     range(n)
 np|numpy|torch|jnp|jax|tf|F: write sin, where, max, ... without a prefix
 ti|taichi: write sin, vec3, static, ... without a prefix, and i = tid() for the loop over the grid
-lax: write for, while and if
+lax: write for, while, if, and where(condition, a, b) for select
 cuda: write i = tid(), or i, j = tid(), for the place in the grid, and y[k] += v for an atomic; threads share
     no memory, and do not wait for each other: make two launches
 threadIdx|blockIdx|blockDim|thread_idx|block_idx|thread_id|get_global_id: write i = tid()
@@ -195,7 +203,8 @@ Dict: a kernel has no dictionaries => use vec2, vec3 or vec4 for a few numbers a
 Set: a kernel has no sets => use vec2, vec3 or vec4 for a few numbers and array parameters for many
 Try|TryStar: a kernel cannot catch exceptions => test for the bad case with an if
 Raise: a kernel cannot raise an exception => write assert condition, "message"
-With: a kernel cannot contain a with block => open what you need outside of the kernel
+With: a kernel cannot contain a with block => open what you need outside of the kernel; in place of
+    no_grad write stop_gradient(x[i])
 ClassDef: a kernel cannot define a class => define it outside of the kernel
 FunctionDef: a kernel cannot define a function => move the def above the kernel and call it
 AsyncFunctionDef|AsyncFor|AsyncWith|Await: a kernel cannot wait for anything: async and await have no

@@ -30,7 +30,7 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
 )
-from kernelab.frontend.meaning.scope import advanced, changed_in, targets
+from kernelab.frontend.meaning.scope import advanced, bound_in, changed_in, targets
 from kernelab.frontend.meaning.syntax_trees import Jump, escaping, is_none, leaves
 from kernelab.lang import ops
 from kernelab.lang.build import FALSE, integer
@@ -157,11 +157,14 @@ def _collecting(frame: Frame, names: Collection[str]) -> Iterator[None]:
 
 
 def _statement(frame: Frame, stmt: ast.stmt) -> None:
+    if stmt in frame.refused:
+        frame.broken = True
+        for name in bound_in(stmt):
+            frame.poison(name)
+        return
     is_loop = isinstance(stmt, ast.For | ast.While)
     names = changed_in([stmt]) if is_loop else {name.id for name in targets(stmt)}
     with _collecting(frame, names), frame.builder.at(frame.places.first_line(stmt)):
-        if stmt in frame.refused:
-            raise Poisoned
         match stmt:
             case ast.Assign():
                 assignment.plain(frame, stmt)

@@ -115,7 +115,8 @@ def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     text = frame.places.text(node)
     hint = unsupported.hint_of_uncalled(value, text)
     if isinstance(value, ArrayRef):
-        hint = f"index it to take one element, such as «{text}[i]», where i = tid()"
+        whole, indices = text.removesuffix("[:]"), ", ".join("ijkl"[: value.ndim])
+        hint = f"index it to take one element, such as «{whole}[{indices}]», where {indices} = tid()"
         if re.search(r"\bi\b", text):
             hint = f"index it to take one element, such as «{text}[0]»"
     elif isinstance(value, TupleOf) and value.items and not hint:
@@ -404,8 +405,9 @@ def _operator_hint(frame: Frame, name: str, operands: Operands, parts: Sequence[
             return unsupported.hint_of_operator(
                 name, (first, second), (left, right)
             ) or unsupported.hint_of_call(name, texts)
-        case [kind], [text] if isinstance(kind, Vec | Mat):
-            return unsupported.hint_of_each_component(name, text, kind)
+        case [kind, *others], [text, *more] if isinstance(kind, Vec | Mat) and len(others) != 1:
+            numbers = more if all(isinstance(other, Scalar) for other in others) else ()
+            return unsupported.hint_of_each_component(name, text, kind, numbers)
         case _:
             return unsupported.hint_of_call(name, texts)
 

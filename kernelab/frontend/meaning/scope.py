@@ -159,6 +159,24 @@ def changed_in(stmts: Sequence[ast.stmt]) -> Names:
     return frozenset(name for stmt in statements(stmts) for name in changed(stmt))
 
 
+def bound_in(refused: ast.stmt) -> Names:
+    """The names that a statement binds which a kernel cannot contain, in whatever way Python has."""
+    names: set[str] = set()
+    for node in ast.walk(refused):
+        match node:
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.alias(asname=str(name))
+                | ast.MatchAs(name=str(name))
+            ):
+                names.add(name)
+            case ast.alias(name=module):
+                names.add(module.partition(".")[0])
+    return frozenset(names)
+
+
 def _collect(stmts: Sequence[ast.stmt], facts: Facts, in_loop: bool) -> None:
     for stmt in stmts:
         for name in targets(stmt):

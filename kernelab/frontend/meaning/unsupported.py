@@ -247,7 +247,10 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
         case Scalar():
             if attribute in ("detach", "stop_gradient"):
                 return f"write «stop_gradient({text})»"
-            return "it is one number already" if attribute in ("item", "value") else _as_call(attribute, text)
+            if attribute in ("item", "value"):
+                return "it is one number already"
+            hint = _as_call(attribute, text)
+            return hint if hint or OF_ARRAYS.find(attribute) else NAMES.hint(attribute)
         case _:
             return ""
 
@@ -262,6 +265,8 @@ def hint_of_uncalled(value: Meaning, text: str) -> str:
 
 def hint_of_method(name: str, text: str) -> str:
     """The hint where a property is called like a method."""
+    if name == "size":
+        return f"write «{text}.shape[0]» for its length, {text}.size without brackets for all elements"
     return _as_call(name, text) or f"write «{text}.{name}» without brackets"
 
 
@@ -290,10 +295,13 @@ def hint_of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, 
             return f"write «cw_div({left}, {right})»"
         case "cw_div" if all(isinstance(kind, Vec | Mat) and kind.scalar.is_int for kind in kinds):
             return f"it divides floats: write «{left} // {right}» for ints, rounded down"
-        case "pow" | "bit_xor" if vectors[0]:
-            return (
-                f"write «cw_mul({left}, {left})» for the square of each component, or «dot({left}, {left})»"
-            )
+        case "pow" | "bit_xor" if isinstance(kinds[0], Mat):
+            return f"write «{left} @ {left}» for the product with itself"
+        case "pow" | "bit_xor" if isinstance(kinds[0], Vec) and vectors[0]:
+            powers = ", ".join(f"{left}[{k}] ** {right}" for k in range(kinds[0].n))
+            is_square = right in ("2", "2.0")
+            each = f"cw_mul({left}, {left})" if is_square else f"{kinds[0]}({powers})"
+            return f"write «{each}» for each component, or «dot({left}, {left})» for the sum of the squares"
         case "mul" if vectors[0] and isinstance(kinds[1], Mat):
             return f"write «{left} @ {right}», or «{right} * {left}»"
         case "bit_xor" if _any_float(kinds):
@@ -309,15 +317,14 @@ def hint_of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, 
             return ""
 
 
-def hint_of_each_component(name: str, text: str, kind: Vec | Mat) -> str:
+def hint_of_each_component(name: str, text: str, kind: Vec | Mat, others: Sequence[str] = ()) -> str:
     """The hint for a function of numbers that is given a vector or a matrix."""
-    if not any(
-        len(op.params) == 1 and isinstance(op.params[0].pattern, ScalarPattern) for op in ops.overloads(name)
-    ):
+    taken = [[p.pattern for p in op.params] for op in ops.overloads(name)]
+    if not any(len(each) == len(others) + 1 and isinstance(each[0], ScalarPattern) for each in taken):
         return ""
     if isinstance(kind, Mat) or kind.n > 4:
         return f"it takes one number: write a loop over the components of {text}"
-    parts = ", ".join(f"{name}({text}[{k}])" for k in range(kind.n))
+    parts = ", ".join(f"{name}({', '.join((f'{text}[{k}]', *others))})" for k in range(kind.n))
     return f"it takes one number: write «{kind}({parts})»"
 
 
@@ -327,6 +334,10 @@ def hint_of_call(name: str, arguments: Sequence[str]) -> str:
         return f"write state = rand_init(seed, i) first, then {name}(state)"
     if name in ("round", "rint") and len(arguments) == 2:
         return "it rounds to a whole number: write round(x * 100.0) / 100.0 for two places"
+    if name == "atan" and len(arguments) == 2:
+        return f"write «atan2({', '.join(arguments)})»"
+    if name == "step" and len(arguments) == 2:
+        return "it is 1 where its one argument is negative: write float(x >= edge) for a step up at an edge"
     if name == "log" and len(arguments) == 2:
         known = {"2": "log2", "10": "log10"}.get(arguments[1].removesuffix(".0"))
         value, base = arguments
