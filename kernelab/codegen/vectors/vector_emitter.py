@@ -211,7 +211,7 @@ class VectorBody(VectorWriter):
     def group(self, head: list[str], depth: int, mask: str) -> list[Line]:
         """The body, for a group."""
         self.written, self.mask, self.has_effects, self.pending = [], mask, False, []
-        self.loaded.clear()
+        self.forget()
         self.asked_by_lanes = self.ahead.lanes
         self.depth = len(self.function.threads) + 2 + depth
         with self.scope():
@@ -230,7 +230,12 @@ class VectorBody(VectorWriter):
         with self.braces("if (true)"):
             self.stmts(checks.stmts)
         self.is_checking, self.is_checked = False, True
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin text in which nothing has been read before its turn."""
         self.loaded.clear()
+        self.columns.clear()
 
     # ------------------------------------------------------------------------------------------ choices
 
@@ -306,10 +311,13 @@ class VectorBody(VectorWriter):
         for stmt in _always_run(loop.body):
             is_known = is_uniform or all(self.of(index) != VARYING for index in stmt.indices)
             if not is_known or not varies.isdisjoint(stmt.indices):
+                if isinstance(stmt, ir.Load) and stmt.array in self.steady and not self.mask:
+                    self.keep_columns(stmt, loop, varies)
                 continue
             if isinstance(stmt, ir.Load) and stmt.array in self.steady:
                 self.load(stmt)
                 self.loaded.add(stmt)
+                varies.discard(stmt.out)
             else:
                 self.place_of(stmt)
 

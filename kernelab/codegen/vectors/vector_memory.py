@@ -5,7 +5,7 @@ fails has changed nothing.
 """
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
@@ -29,6 +29,7 @@ from kernelab.codegen.vectors.vector_places import (
     row_at,
     row_of,
     rows_read,
+    walks_columns,
 )
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
 from kernelab.data_classes.turns import cached_property
@@ -48,6 +49,7 @@ class VectorMemory(VectorValues):
         self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
         self.has_effects = False
         self.loaded: set[ir.Load] = set()
+        self.columns: dict[Elements, str] = {}
         self.is_checking = self.is_checked = False
         self.conditions: dict[str, None] = {}
         self.known_within: dict[str, None] = {}
@@ -297,7 +299,28 @@ class VectorMemory(VectorValues):
             together = self.components(stmt, kind, first)
             self.declare(stmt.out, f"({type}){together}.at[{(stmt.component or 0) - first}]")
             return
-        self.declare(stmt.out, self.fetched(place, type))
+        columns = "" if self.mask else self.columns.get((stmt.array, stmt.indices))
+        self.declare(stmt.out, self.column(stmt, place, columns) if columns else self.fetched(place, type))
+
+    def keep_columns(self, stmt: ir.Load, loop: ir.Loop, varies: Set[ir.Atom]) -> None:
+        """Declare the columns that a loop walks along, if it does, of an array that nobody changes."""
+        if not walks_columns(stmt, loop, varies, self.lets, self.of):
+            return
+        columns = self.name.fresh(f"{self.name(stmt.array)}_columns")
+        self.line(f"Columns {columns}; {columns}.block = -1;")
+        self.columns[stmt.array, stmt.indices] = columns
+
+    def column(self, stmt: ir.Load, place: Place, columns: str) -> str:
+        """The elements of all lanes in one column; those beside it are read with it."""
+        axis, width, name = len(stmt.indices) - 1, self.lanes.width, self.name(stmt.array)
+        at = self.position(stmt.array, axis, stmt.indices[axis], stmt.span)
+        type = VECTORS[scalar_of(elem_of(stmt.array))]
+        is_row, block, lane = f"{name}_s{axis} == 4", f"{at} / {width}", f"{at} % {width}"
+        with self.braces(f"if ({is_row} && {columns}.block != {block})"):
+            self.line(f"{columns}.block = {block};")
+            left = f"(i64){name}_n{axis} - {block} * {width}"
+            self.line(f"columns_at({columns}.at, {place.base} - {lane} * 4, {place.offsets}, {left});")
+        return f"({type})({is_row} ? {columns}.at[{lane}] : {self.fetched(place, 'vf')})"
 
     def given_components(self, place: Place) -> str:
         """What the helpers for components take before values."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.vectors.vector_helpers import KINDS, components_of, helpers_of
-from kernelab.codegen.vectors.vector_rows import rows, rows_of
+from kernelab.codegen.vectors.vector_rows import columns, rows, rows_of
 from kernelab.data_classes import dataclass
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Scalar, bool_, float32, float64, int8, int16, int32, uint8, uint16, uint32
@@ -32,7 +32,7 @@ FUNCTIONS = frozenset(_FUNCTIONS.split())
 _BINARY = frozenset({"pow", "atan2", "hypot"})
 
 
-_CALLED = r"\b(?:_ZGV|components_|put_components_|rows_of_)\w+(?=\()"
+_CALLED = r"\b(?:_ZGV|components_|put_components_|rows_of_|columns_)\w+(?=\()"
 _BY_ROWS = ("components_apart_", "rows_of_")
 _BY_KIND = ("components_", "put_components_", *_BY_ROWS)
 
@@ -66,6 +66,8 @@ class Lanes:
         if whole := [kind for kind in kinds if called.intersection(f"{name}{kind}" for name in _BY_ROWS)]:
             texts = [rows(self.width), *(rows_of(int(kind), self.width) for kind in whole)]
             parts += "".join(texts).splitlines()
+        if "columns_at" in called:
+            parts += columns(self.width).splitlines()
         return [
             *self.helpers.splitlines(),
             *parts,

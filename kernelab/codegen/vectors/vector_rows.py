@@ -1,4 +1,4 @@
-"""C++ text of helpers that move whole vectors, of which each lane has one anywhere in memory.
+"""C++ text of helpers that move whole vectors, of which each lane has one anywhere in memory, and columns.
 
     memory       .. x5 y5 z5 ..  x0 y0 z0 ..  x7 y7 z7 ..      one vector for each lane
     registers    x0 y0 z0 0  x4 y4 z4 0 ..  x1 y1 z1 0 ..      rows of four numbers
@@ -6,6 +6,9 @@
 
 Four registers hold the rows of all lanes, the k-th those of lanes k, k + 4 and so on.  Shuffles within each
 four numbers transpose them.  A gather for each component takes up to twice as long.
+
+A loop along `x[i, k]`, in which each lane has a row of its own, reads as many columns at a time as there are
+lanes: a register for each row, transposed by shuffles.
 """
 
 _ROWS = """\
@@ -72,7 +75,33 @@ _PARTED = {
   rows[12] = __builtin_ia32_extractf32x4_mask(all, 3, Four{}, -1);""",
 }
 
-NAMES = "Four FourU FourI row_at rows_at put_rows low_turns high_turns low_pairs high_pairs low all"
+_COLUMNS = """\
+struct Columns {{ vf at[{width}]; long long block; }};
+template <int d> INLINE void exchange(vf& x, vf& y) {{
+  const vi is_odd = (iota & d) != 0;
+  const vi low = is_odd ? iota - d + {width} : iota, high = is_odd ? iota + {width} : iota + d;
+  const vf first = __builtin_shuffle(x, y, low);
+  y = __builtin_shuffle(x, y, high), x = first;
+}}
+template <int d> INLINE void exchange_all(vf* all) {{
+#pragma GCC unroll {width}
+  for (int k = 0; k < {width}; ++k)
+    if (!(k & d)) exchange<d>(all[k], all[k + d]);
+}}
+__attribute__((noinline)) static void columns_at(vf* at, const char* p, vi offsets, long long count) {{
+  const vi there = iota < (count < {width} ? (int)count : {width});
+  vf all[{width}];
+#pragma GCC unroll {width}
+  for (int k = 0; k < {width}; ++k) all[k] = fetch(p + offsets[k], there);
+  {exchanges}
+#pragma GCC unroll {width}
+  for (int k = 0; k < {width}; ++k) at[k] = all[k];
+}}
+"""
+
+
+NAMES = "Four FourU FourI row_at rows_at put_rows low_turns high_turns low_pairs high_pairs low all "
+NAMES += "Columns exchange exchange_all columns_at"
 """The names in these texts."""
 
 
@@ -98,3 +127,10 @@ def rows_of(n: int, width: int) -> str:
     components = ", ".join(_COMPONENTS[:n])
     parameters = ", ".join(["vf x", "vf y", "vf z", "vf w"][:n] + ["vf z = vf{}", "vf w = vf{}"][n - 2 :])
     return _OF_KIND.format(n=n, width=width, components=components, parameters=parameters)
+
+
+def columns(width: int) -> str:
+    """The helper that reads as many columns as there are lanes, or all that are left."""
+    distances = [d for d in (8, 4, 2, 1) if d < width]
+    exchanges = " ".join(f"exchange_all<{d}>(all);" for d in distances)
+    return _COLUMNS.format(width=width, exchanges=exchanges)
