@@ -110,10 +110,12 @@ class Optimizer(ABC):
             message = "the parameters have changed" if self.params else "there are no parameters to optimise"
             raise KernelValueError.of(message, "optim", "call set_params([...]) first")
         if grad is None:
+            is_reached = any(param.allocation.adjoint is not None for param in self.params)
             grad = [param.grad for param in self.params]
-            if all(gradient is None for gradient in grad):
-                message = "none of the parameters has a gradient"
-                hint = "create them with requires_grad=True, and call tape.backward(loss) before the step"
+            if not is_reached or all(gradient is None for gradient in grad):
+                message = "no backward pass has given a parameter its gradient"
+                hint = "create them with requires_grad=True, compute the loss in with kl.Tape() as tape:, and "
+                hint += "call tape.backward(loss) before the step; or call minimize(f)"
                 raise KernelValueError.of(message, "optim", hint)
         _require_list(grad, "gradients", "pass [x.grad for x in params], or call minimize(f)")
         if len(grad) != len(self.params):

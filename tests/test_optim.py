@@ -56,10 +56,21 @@ def test_a_step_without_gradients_takes_those_of_the_parameters() -> None:
     SGD([given], lr=0.05).step([given.grad])
     SGD([own], lr=0.05).step()
     assert own.list() == given.list() != [5.0, -3.0]
-    with pytest.raises(
-        kl.KernelValueError, match=r"none of the parameters has a gradient\n  hint: create them"
-    ):
+    with pytest.raises(kl.KernelValueError, match=r"no backward pass .*\n  hint: create them"):
         SGD([kl.ones(2)]).step()
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_a_step_before_any_backward_pass_is_refused(kind: Any) -> None:
+    x = parameter(5.0, -3.0)
+    optimizer = kind([x, parameter(1.0)])
+    optimizer.zero_grad()
+    (x * x).sum()  # on no tape
+    with pytest.raises(kl.KernelValueError, match="no backward pass has given a parameter its gradient"):
+        optimizer.step()
+    bowl(x)
+    optimizer.step()  # of one parameter the gradient is zero
+    assert x.list() != [5.0, -3.0]
 
 
 def test_adam_follows_its_formula_and_forgets_when_it_is_told_to() -> None:

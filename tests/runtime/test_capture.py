@@ -172,6 +172,7 @@ def test_what_the_host_writes_behind_a_captured_use_is_refused(kernels: dict[str
 )
 def test_steps_that_a_graph_would_count_as_one_are_refused(make: Any, said: str) -> None:
     x = on_device(1, 2)
+    x.grad.zero_()
     optimizer = make(x)
     with pytest.raises(LaunchError, match=said):
         _captured(kl.ScopedCapture("cuda"), optimizer.step)
