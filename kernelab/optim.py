@@ -114,8 +114,8 @@ class Optimizer(ABC):
             grad = [param.grad for param in self.params]
             if not is_reached or all(gradient is None for gradient in grad):
                 message = "no backward pass has given a parameter its gradient"
-                hint = "create them with requires_grad=True, compute the loss in with kl.Tape() as tape:, and "
-                hint += "call tape.backward(loss) before the step; or call minimize(f)"
+                hint = "create them with requires_grad=True, compute the loss on a tape, and call "
+                hint += "tape.backward(loss) before the step; or call minimize(f)"
                 raise KernelValueError.of(message, "optim", hint)
         _require_list(grad, "gradients", "pass [x.grad for x in params], or call minimize(f)")
         if len(grad) != len(self.params):
