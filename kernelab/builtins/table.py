@@ -282,7 +282,8 @@ def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:
             return int32
         case float():
             return float32
-    is_array = hasattr(value, "__array_interface__") or isinstance(getattr(value, "dtype", None), Value)
+    # In this order: a transform refuses to tell the address of values that it computes with.
+    is_array = isinstance(getattr(value, "dtype", None), Value) or hasattr(value, "__array_interface__")
     if is_array and not isinstance(value, np.ndarray | np.generic):
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
         hint = f"write kl.map(kl.{operation}, {', '.join('xyzabc'[:operands])})"

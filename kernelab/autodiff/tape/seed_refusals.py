@@ -37,13 +37,14 @@ def not_computed(field: str) -> TapeError:
     )
 
 
-def made_by_host(recording: Recording, target: array) -> TapeError | None:
-    """The error for an array that the host made of values with gradients; None where it did not."""
-    made = recording.provenance.arrays.get(target.allocation, ())
-    values = next((one for one in made if one.host_reads), None)
-    if values is None:
-        return None
-    return TapeError(array_from_host(target, values, values.host_reads[0], None).describe())
+def made_by_host(recording: Recording, target: array, *, by_order: bool = False) -> TapeError | None:
+    """The error for an array that the host made of values with gradients, or by order may have; else None."""
+    host = recording.provenance
+    for values in host.arrays.get(target.allocation, ()):
+        reads = values.host_reads or (host.host_reads[: values.earlier][-1:] if by_order else ())
+        if reads:
+            return TapeError(array_from_host(target, values, reads[0], None).describe())
+    return None
 
 
 def unrecorded(recording: Recording, target: array) -> TapeError:
@@ -83,6 +84,10 @@ def no_loss(value: Any) -> TapeError:
 
 def without_gradients(loss: array, recording: Recording) -> TapeError:
     """The error for a loss that does not require gradients: where the arrays with gradients end."""
+    way = _way_to(loss, recording)
+    by_host = next(filter(None, (made_by_host(recording, source, by_order=True) for source in way)), None)
+    if by_host is not None:
+        return by_host
     ends: dict[Allocation, tuple[array, Record]] = {}
     for record in recording.records:
         read, written = _touched(record)
@@ -96,7 +101,7 @@ def without_gradients(loss: array, recording: Recording) -> TapeError:
                 ends.pop(target.allocation, None)
     first: array = loss
     related: tuple[Related, ...] = ()
-    name, hint = "it", _sources(loss, recording)
+    name, hint = "it", _sources(loss, way)
     if loss.allocation in ends:
         first, record = ends[loss.allocation]
         name = "it" if first is loss else called_in(record, first, "that")
@@ -109,14 +114,20 @@ def without_gradients(loss: array, recording: Recording) -> TapeError:
     return TapeError(Diagnostic(message, caller().span, "loss", hint=hint, related=related))
 
 
-def _sources(loss: array, recording: Recording) -> str:
-    """What to do about a loss that was computed of arrays none of which requires gradients."""
-    way = [loss.allocation]
+def _way_to(loss: array, recording: Recording) -> list[array]:
+    """The arrays of floats that a loss was computed of, itself first."""
+    way = [loss]
     for record in reversed(recording.records):
         read, written = _touched(record)
-        if any(target.allocation in way for target in written):
-            way += [source.allocation for source in read if is_differentiable(source.dtype)]
-    names = [name for memory, name in names_of_memories(way[1:]).items() if memory is not loss.allocation]
+        if not {target.allocation for target in written}.isdisjoint([one.allocation for one in way]):
+            way += [source for source in read if is_differentiable(source.dtype)]
+    return way
+
+
+def _sources(loss: array, way: list[array]) -> str:
+    """What to do about a loss that was computed of arrays none of which requires gradients."""
+    memories = [source.allocation for source in way[1:]]
+    names = [name for memory, name in names_of_memories(memories).items() if memory is not loss.allocation]
     if not names:
         return "create it with requires_grad=True"
     listed = ", ".join(f"`{name}`" for name in names)

@@ -167,8 +167,9 @@ def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = 
     hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
     if len({*scalars}) > 1:
         wider = max(scalars, key=lambda scalar: (scalar.is_float, scalar.bits))
-        wanted, what = (wider, "one of them") if added is None else (scalars[0], "the right side")
+        wanted = wider if added is None else scalars[0]
         one = added if added is not None else operands[next(k for k, s in enumerate(scalars) if s != wanted)]
+        what = f"the {value_type_of(one)}" if added is None else "the right side"
         is_number = isinstance(one, int | float)
         type = wanted if is_number else with_scalar(value_type_of(one), wanted)
         way = "{}.astype(kl.{})" if isinstance(one, array) else "kl.array({}, dtype=kl.{})"

@@ -156,7 +156,8 @@ def matmul(left: Any, right: Any) -> Any:
         hint = "for vectors write kl.utils.array_inner(x, y), or dot(x[i], y[i]) in a kernel"
         if isinstance(a.dtype, Scalar) and isinstance(b.dtype, Scalar):
             wider = max((a.dtype, b.dtype), key=lambda type: (type.is_float, type.bits))
-            hint = f"convert one of them: x.astype(kl.{float32 if wider == bool_ else wider})"
+            other = a.dtype if b.dtype == wider else b.dtype
+            hint = f"convert the {other}: x.astype(kl.{float32 if wider == bool_ else wider})"
         raise refusal(KernelTypeError, message, "type", hint)
     rank = max(a.ndim, b.ndim, 2)
     rows, columns = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
