@@ -50,7 +50,7 @@ class Problem:
             self._last = _Point(self, before, x, after)
             return self._last.value
         (value,) = self._of_one_array(self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x), 1)
-        return float(value.reshape(-1)[0]) if value.size == 1 else value.reshape(-1)
+        return value.item() if value.size == 1 else value.reshape(-1)
 
     def jac(self, *arguments: Any) -> Any:
         """The gradient of one number as a vector, else the Jacobian: outputs down, inputs across."""
@@ -131,7 +131,7 @@ class _Point:
         (value,) = self.exact.run(
             lambda x: self._forward(lambda *x: results_of(of.f(*before, *x, *after)), x)
         )
-        self.value = float(value.reshape(-1)[0])
+        self.value = value.item()
 
     def _forward(self, f: Callable[..., Any], x: Sequence[array]) -> list[array]:
         outputs, self._pull = recorded(f, x, range(len(x)), own=True)

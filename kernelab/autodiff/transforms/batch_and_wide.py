@@ -392,11 +392,19 @@ class Wide(Level):
         """An array in float64; its memory is converted on first use, once for each precision in it."""
         scalar = scalar_of(elements.dtype)
         key = elements.allocation, scalar
-        memory = self._memories[key] = self._memories.get(key) or _converted(*key)
+        memory = self._memories[key] = self._memories.get(key) or self._converted(*key)
         times = float64.dtype.itemsize // scalar.dtype.itemsize
         strides = tuple(times * stride for stride in elements.strides)
         dtype = with_scalar(elements.dtype, float64)
         return array.over(memory, times * elements.offset, elements.shape, strides, dtype)
+
+    def _converted(self, memory: Allocation, scalar: Scalar) -> Allocation:
+        """What the levels around this one hold in a memory, read as floats of one precision, as float64."""
+        numbers = numbers_of(memory, scalar)
+        exact = fresh(numbers.shape, float64, numbers, cleared=False)
+        with np.errstate(all="ignore"):
+            self.parent.move(exact, numbers)
+        return exact.allocation
 
     def stand_in(self, elements: array) -> array:
         return self.wide(elements) if is_differentiable(elements.dtype) else elements
@@ -497,12 +505,3 @@ class Vectors(Wide):
         result: array = array(shape=exact.shape, dtype=dtype, device=exact.device)
         self._memories[result.allocation, scalar_of(dtype)] = exact.allocation
         return result
-
-
-def _converted(memory: Allocation, scalar: Scalar) -> Allocation:
-    """The bytes of a memory, read as floats of one precision, as float64."""
-    count = memory.nbytes // scalar.dtype.itemsize
-    converted = allocate(count * float64.dtype.itemsize, cleared=False, beside=memory)
-    with np.errstate(all="ignore"):
-        np.frombuffer(converted.blank(), np.float64)[:] = np.frombuffer(memory.seen(), scalar.dtype, count)
-    return converted

@@ -36,9 +36,11 @@ from kernelab.autodiff.transforms.trees import (
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, name_of
 from kernelab.hooks import steps
+from kernelab.host.traced import traced
 from kernelab.lang.rounding import alike
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import caller, refusal
 from kernelab.runtime.memory.memory import Allocation
@@ -289,7 +291,7 @@ def at_vector(
         return [*leaves(value, func), *grads]
 
     loss, *parts = (result.reshape(-1) for result in Exact(func, [vector], Layout(like)).run(compute))
-    return float(loss[0]), np.concatenate(parts)
+    return loss.item(), np.concatenate(parts)
 
 
 class Layout:
@@ -326,12 +328,14 @@ class Exact:
                 self.arrays = [level.narrow(part, each.dtype) for part, each in pairs]
 
     def run(self, compute: Callable[[Sequence[array]], Sequence[array]]) -> list[HostArray]:
-        """The results of `compute` on the arrays, as NumPy arrays."""
+        """The results of `compute` on the arrays, as NumPy arrays that remember what they come from."""
         if self.level is None:
-            return [result.seen() for result in compute(self.arrays)]
-        with self.level.active():
             results = compute(self.arrays)
-        return [self.level.wide(each).seen() for each in results]
+        else:
+            with self.level.active():
+                narrow = compute(self.arrays)
+            results = [self.level.wide(each) for each in narrow]
+        return [traced(each.seen(), look_at(each)) for each in results]
 
 
 def _checked_loss(recorded: Recorded) -> array:

@@ -256,7 +256,11 @@ def _repeated(element: bytes) -> bytes | None:
 
 
 def _are_together(dest: Strided, src: Strided) -> bool:
-    return dest.allocation.space is not None and dest.allocation.space is src.allocation.space
+    """Whether a device holds both, as numbers of one type."""
+    space = dest.allocation.space
+    if space is None or space is not src.allocation.space:
+        return False
+    return scalar_of(dest.dtype) == scalar_of(src.dtype)
 
 
 def gathered(src: Strided) -> Strided | None:
