@@ -15,6 +15,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -32,6 +33,7 @@ from kernelab.autodiff.checks.tapecheck import WHOLE, check_tape
 from kernelab.autodiff.checks.tolerance import Tolerance
 from kernelab.autodiff.jacobians.sparse import Problem, Reading, seeds_of, sparse_jacobian
 from kernelab.autodiff.jacobians.subject import of_function
+from kernelab.autodiff.tape.checkpoint import arrays_in
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.trees import is_whole, require_callable
 from kernelab.backend.common.compiler import find_compiler
@@ -45,10 +47,12 @@ from kernelab.errors import (
     a_thing,
     name_of,
 )
+from kernelab.host.traced import traced
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import described, value_type
-from kernelab.runtime.context.recorder import caller, warn_at
+from kernelab.runtime.context.recorder import RECORDER, caller, made_from_host, warn_at
 from kernelab.runtime.host.create import clone
 from kernelab.runtime.kernel.pickling import version
 from kernelab.settings import Settings, changed_settings, settings
@@ -206,12 +210,24 @@ def _gathered(f: Function, *columns: Sequence[Any], shared: Sequence[Any] = ()) 
             futures = workers.map(_sent(f), *held, *columns, key=key, pure=False)
             # An interrupt of `gather` lets Dask print an error for each task.
             next((one for one in cluster.as_completed(futures) if one.status != "finished"), None)
-            results: list[Any] = workers.gather(futures)
+            results: list[Any] = _fetched(lambda: workers.gather(futures), columns)
         except TypeError as problem:
             if "serialize" in str(problem):
                 _refuse_arguments(f, columns)
             raise
     return results
+
+
+def _fetched(fetch: Callable[[], Any], inputs: Sequence[Any] = ()) -> Any:
+    """What workers have computed of inputs: values of the host, through which no gradient flows back."""
+    origins = tuple(itertools.chain.from_iterable(look_at(one) for one in arrays_in(inputs)))
+    context = copy_context()
+    context.run(RECORDER.set, None)  # for Dask's own thread, which makes the arrays at no line of the user's
+    results = context.run(fetch)
+    for elements in arrays_in(results):
+        elements.requires_grad = False
+        made_from_host(elements, traced(elements.seen(), origins))
+    return traced(results, origins)
 
 
 @contextmanager
@@ -302,7 +318,7 @@ def sum_gradients(loss: Function, params: Any, chunks: Iterable[Any]) -> tuple[f
                 workers.submit(_added, *pair, key=f"sums of {key}-{next(added)}", pure=False)
                 for pair in zip(level[::2], level[1::2], strict=False)
             ] + level[len(level) & ~1 :]
-        value, gradients = level[0].result()
+        value, gradients = _fetched(level[0].result, inputs)
     return value, tuple(gradients) if several else gradients[0]
 
 

@@ -7,7 +7,8 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -442,3 +443,38 @@ def test_an_argument_that_cannot_travel_is_named(workers: Client) -> None:
     lock = threading.Lock()
     with pytest.raises(kl.KernelTypeError, match="a lock cannot travel to another process as an argument of"):
         kl.distributed.map(lambda x: 1, [lock])
+
+
+ON_WORKERS: dict[str, Callable[[Any], Any]] = {
+    "of an argument": lambda u: kl.distributed.map(wave, [u])[0],
+    "of what the function captures": lambda u: kl.distributed.map(lambda x: x * u, numbers(1))[0],
+    "in a dict": lambda u: kl.distributed.map(lambda x: {"wave": (wave(x),)}, [u])[0]["wave"][0],
+    "the gradient of a sum": lambda u: kl.distributed.sum_gradients(distance, u, numbers(2))[1],
+    "a sum": lambda u: kl.full(3, kl.distributed.sum_gradients(distance, u, numbers(2))[0], dtype=float),
+}
+
+
+@pytest.mark.parametrize("computed", ON_WORKERS.values(), ids=ON_WORKERS)
+def test_what_workers_compute_on_a_tape_ends_its_chain_with_a_warning(
+    workers: Client, computed: Callable[[Any], Any]
+) -> None:
+    x = kl.array([0.5, 1.0, 2.0], requires_grad=True)
+    with kl.Tape() as tape:
+        u = x * 2.0
+        loss = (computed(u) * x).sum()
+    with pytest.warns(kl.KernelWarning, match="the host") as told:
+        tape.backward(loss)
+    assert len(told) == 1
+    assert Path(__file__).name in str(told[0].message)
+    assert "events.py" not in str(told[0].message)
+
+
+def test_what_workers_compute_of_constants_on_a_tape_is_one(workers: Client) -> None:
+    x = kl.array([0.5, 1.0, 2.0], requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with kl.Tape() as tape:
+            (found,) = kl.distributed.map(wave, numbers(1))
+            loss = (found * x).sum()
+        tape.backward(loss)
+    assert x.grad.list() == found.list()

@@ -262,7 +262,17 @@ def inform(message: Callable[[], str], hint: str, code: str) -> None:
             stream.write(f"{place}: {message()} ({hint})\n")
 
 
-_BETWEEN = "kernelab.", "contextlib", "functools", "torch.", "jax.", "scipy."
+_BETWEEN = (
+    "kernelab.",
+    "contextlib",
+    "functools",
+    "torch.",
+    "jax.",
+    "scipy.",
+    "cloudpickle.",
+    "dask.",
+    "distributed.",
+)
 """How the names of modules begin whose code is not the user's, though it calls on."""
 
 
