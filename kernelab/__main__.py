@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="kernelab", description="Interactive differentiable programming for Jupyter."
     )
     parser.add_argument("--version", action="version", version=f"kernelab {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(metavar="command")
     commands.add_parser("doctor", help="what was found on this machine, and what to do about what is missing")
     lesson = commands.add_parser(
         "lesson", help="copy a lesson of the course into this folder, or list them all"
@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kind.add_argument(
         "--key", action="store_true", help="the exercises alone, with solutions, for the teacher"
     )
-    chosen = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    chosen = parser.parse_args(given or ["--help"])
     if "number" in chosen:
         return _lesson(chosen.number, "student" if chosen.student else "key" if chosen.key else "lesson")
     findings = doctor.examine()

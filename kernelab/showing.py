@@ -139,7 +139,10 @@ def _not_traced(given: object) -> str:
     return "a Python function: put @kl.func above it" if callable(given) else described(given)
 
 
-@explains_bad_calls(shown="write kl.show(x) of a kernel, an array, a report or a tape")
+@explains_bad_calls(
+    shown="write kl.show(x) of a kernel, an array, a report or a tape",
+    positional="write kl.show(x), of a kernel in all forms; %%kernel --show source,tangent chooses some",
+)
 def show(shown: Any) -> None:
     """Show an object now: a tape, before anything is recorded, as a view that follows the recording.
 

@@ -77,3 +77,6 @@ def test_a_student_gets_the_lesson_without_its_solutions_and_a_teacher_the_key(
     assert main(["lesson", "99"]) == 1
     assert main(["lesson"]) == 0
     assert "A derivative is a program" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([])
+    assert "copy a lesson of the course" in capsys.readouterr().out

@@ -63,6 +63,6 @@ def test_a_message_calls_the_package_as_the_program_does(
     ):
         kl.grad  # type: ignore[attr-defined] # noqa: B018
     with pytest.raises(
-        kl.KernelTypeError, match=rf"hint: convert one of them: x[.]astype\({written}[.]float64\)"
+        kl.KernelTypeError, match=rf"hint: convert the float32: x[.]astype\({written}[.]float64\)"
     ):
         kl.ones(2) + kl.ones(2, dtype=kl.float64)

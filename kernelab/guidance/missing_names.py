@@ -371,6 +371,11 @@ class ReportHints(Answers):
 class FunctionHints(Offers):
     """The part of a function for kernels that answers what it has not."""
 
+    @staticmethod
+    def unwritten_doc(name: str) -> str:
+        """What `help` says of a function without a docstring, in place of what its class is."""
+        return f"A function for kernels: {name}(...) is its value, kl.func.grad({name})(...) its derivative."
+
     def __getattr__(self, name: str) -> NoReturn:
         """Raises KernelAttributeError that says what to write instead."""
         message = f"a function for kernels has no {name}"

@@ -180,7 +180,7 @@ def described(shown: object) -> Sections | None:
             sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.doc), ("Launch", use)]
         case UserFunction():
             head = ast.unparse(shown.template.node.args)
-            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.__doc__ or "")]
+            sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.template.doc)]
         case _:
             return None
     return [(title, text) for title, text in (*sections, ("Defined in", str(shown.span))) if text]

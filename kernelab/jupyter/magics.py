@@ -72,7 +72,7 @@ def remember_python(text: Source, filename: str, definitions: Mapping[str, Any])
         if isinstance(node, ast.FunctionDef) and node.name in definitions:
             definition = definitions[node.name]
             definition.__wrapped__ = _function(node, filename)
-            definition.__doc__ = ast.get_docstring(node)
+            definition.__doc__ = ast.get_docstring(node) or definition.__doc__
 
 
 def _function(node: ast.FunctionDef, filename: str) -> Any:

@@ -79,6 +79,8 @@ def test_help_of_a_kernel_is_short(kernels: Any) -> None:
     assert len(pydoc.render_doc(kernels["squares"]).splitlines()) < 6
     described = kl.compile('def f(x: array[float]):\n    """Doubles."""\n    x[tid()] *= 2.0')["f"]
     assert described.__doc__ == described.doc == "Doubles."
+    with pytest.raises(kl.KernelTypeError, match="%%kernel --show source,tangent chooses some"):
+        kl.show(described, "tangent")
 
 
 @pytest.mark.parametrize(

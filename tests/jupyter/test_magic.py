@@ -308,6 +308,16 @@ def test_a_kernel_without_an_adjoint_says_why(notebook: Notebook) -> None:
     assert "no adjoint: no parameter is a float or an array of floats" in outcome.text
 
 
+def test_help_of_what_a_cell_defines_is_short(notebook: Notebook) -> None:
+    notebook.run(
+        "%%kernel\ndef half(t: float):\n    return 0.5 * t\n\ndef halved(x: array[float]):\n    x[0] = 1.0"
+    )
+    assert "half(...) is its value" in notebook.run("help(half)").stream
+    shown = notebook.run("help(halved)").stream
+    assert "halved[n](...) launches n threads" in shown
+    assert "Method resolution order" not in shown
+
+
 def test_help_shows_what_the_magic_does_and_its_options(notebook: Notebook) -> None:
     shown = notebook.inspect("%%kernel")
     assert "Compile the functions of this cell" in shown

@@ -65,7 +65,7 @@ class UserFunction(FunctionHints, Single, Displayed):
     def __init__(self, template: Template) -> None:
         self.template = template
         self.name = self.__name__ = template.name
-        self.__doc__ = template.doc
+        self.__doc__ = template.doc or self.unwritten_doc(template.name)
         self.source = template.places.source
         self.span = template.span
         self.ref_parameters = template.ref_parameters

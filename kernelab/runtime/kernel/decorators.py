@@ -265,7 +265,7 @@ class Function(FunctionHints, Single, hooks.Displayed):
         self, function: Callable[..., Any], namespace: Mapping[str, Any], early: Parsed | None = None
     ) -> None:
         self.name = self.__name__ = function.__name__
-        self.__doc__ = function.__doc__
+        self.__doc__ = function.__doc__ or self.unwritten_doc(self.name)
         self._python = self.__wrapped__ = function
         self._namespace = namespace
         self._early = early or parsed(function, namespace)
