@@ -52,7 +52,9 @@ def recorded(launches: int) -> kl.Tape:
 
 
 def test_an_empty_tape_says_how_to_record() -> None:
-    assert shown(kl.Tape()) == ["This tape is empty: launch kernels inside `with tape:` to record them."]
+    assert shown(kl.Tape()) == [
+        "Nothing was recorded when this was shown: launch inside `with tape:`, then show it again."
+    ]
 
 
 def test_a_launch_shows_its_kernel_grid_arrays_and_line() -> None:

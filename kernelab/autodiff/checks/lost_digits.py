@@ -121,7 +121,7 @@ class Loss:
         if self.is_decision:
             return f"`{self.text}` is {self.own} in {self.precision} and {self.wide} in float64{thread}"
         values = f"{number(self.own)} in {self.precision} and {number(self.wide)} in float64{thread}"
-        left = f"{self.left:.1f} of {self.most:.1f} digits are left, of {self.before:.1f} of its operands"
+        left = f"{self.left:.1f} of {self.most:.1f} digits are left; its operands have {self.before:.1f}"
         where = "the adjoint of " * self.is_backward
         return f"{where}`{self.text}` computes {values}: {left}"
 
@@ -365,7 +365,7 @@ def parted(subject: Subject, pair: Pair, k: int) -> tuple[str, Span | None] | No
         return None
     back, forth = level.worst(is_backward=True), level.worst(is_backward=False)
     if back is not None and forth is not None and 2.0 * forth.lost >= back.lost:
-        line = f"; so do the shares of its gradient, at line {back.span.line}"
+        line = f"; the sum of its gradient loses digits, too, at line {back.span.line}"
         return forth.told + line * (back.span.line != forth.span.line), forth.span
     loss = back or forth
     return ("", None) if loss is None else (loss.told, loss.span)

@@ -245,7 +245,9 @@ MOST_WARNINGS = 6
 
 def tape_view(tape: Tape) -> Node:
     if not len(tape):
-        return words("This tape is empty: launch kernels inside `with tape:` to record them.")
+        return words(
+            "Nothing was recorded when this was shown: launch inside `with tape:`, then show it again."
+        )
     data = TapeData.of(tape, names_now)
     saved = f", {_size(tape.saved_bytes)} saved from being overwritten" if tape.saved_bytes else ""
     title = words(Run(f"tape of {counted(len(data), 'record')}", "strong"), saved, level=1)
