@@ -27,13 +27,13 @@ from kernelab.autodiff.tape.seed_refusals import (
     without_gradients,
 )
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelAttributeError, KernelKeyError, KernelTypeError, TapeError, a_thing
+from kernelab.errors import KernelAttributeError, KernelKeyError, KernelTypeError, TapeError, a_thing, counted
 from kernelab.guidance.missing_names import TAPES, Offers
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move, put
-from kernelab.runtime.context.conversion import HostArray, described, host_values
+from kernelab.runtime.context.conversion import HostArray, described, host_values, summed
 from kernelab.runtime.context.recorder import Place, called, inform, name_in_caller, refusal
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
@@ -314,10 +314,10 @@ def _checked_loss(loss: Any, recording: Recording) -> array:
         raise no_loss(loss)
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = called(loss, "the loss")
-        message = f"{name} is not a single float: it has {loss.size} elements of {loss.dtype}"
+        message = f"{name} is not a single float: it has {counted(loss.size, 'element')} of {loss.dtype}"
         y = name.strip("`") if name.startswith("`") else "y"
         hint = (
-            f"add its elements up on the tape: loss = {y}.sum(), "
+            f"add its elements up on the tape: loss = {summed(y, loss.dtype)}, "
             f"or pass cotangents: grads={{{y}: kl.ones_like({y})}}"
         )
         raise refusal(TapeError, message, "loss", hint)

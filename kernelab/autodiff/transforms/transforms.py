@@ -34,14 +34,14 @@ from kernelab.autodiff.transforms.trees import (
     shaped,
 )
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, name_of
+from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, counted, name_of
 from kernelab.hooks import steps
 from kernelab.host.traced import traced
 from kernelab.lang.rounding import alike
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import look_at
-from kernelab.runtime.context.conversion import HostArray
+from kernelab.runtime.context.conversion import HostArray, summed
 from kernelab.runtime.context.recorder import caller, refusal
 from kernelab.runtime.memory.memory import Allocation
 
@@ -345,8 +345,10 @@ def _checked_loss(recorded: Recorded) -> array:
         raise refusal(GradientError, message, "loss", "use vjp or jacrev")
     (loss,) = recorded.outputs
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
-        message = f"{name} returned {loss.size} elements of {loss.dtype}, and a gradient is that of one float"
-        raise refusal(GradientError, message, "loss", "add them up: y.sum(), or use vjp or jacrev")
+        found = f"{counted(loss.size, 'element')} of {loss.dtype}"
+        message = f"{name} returned {found}, and a gradient is that of one float"
+        hint = f"add them up: {summed('y', loss.dtype)}, or use vjp or jacrev"
+        raise refusal(GradientError, message, "loss", hint)
     if loss.allocation not in recorded.level.tracked:
         message = f"the result of {name} was not computed from the arguments to differentiate with respect to"
         hint = "let kernels compute it from them; what goes through NumPy has no derivative"

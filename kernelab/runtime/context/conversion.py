@@ -120,6 +120,12 @@ def copy_elements(target: HostArray, values: HostArray) -> None:
             target[start : start + rows] = values[start : start + rows]
 
 
+def summed(name: str, elem: Any) -> str:
+    """How a program writes the sum of all numbers of an array, components of vectors and matrices too."""
+    view = "" if isinstance(elem, Scalar | Struct) else f".view(kl.{scalar_of(elem)})"
+    return f"{name}{view}.sum()"
+
+
 def described(data: Any, by_shape: bool = False) -> str:
     """Describe host data in a message: the dtype of an array, or its shape where that matters."""
     if data is _NONE:

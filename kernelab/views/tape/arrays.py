@@ -190,7 +190,7 @@ def _picture(shown: array, frames: Sequence[Values], budget: int | None, last: i
     matrices = [matrix.astype(np.float64) for matrix in matrices]
     if components:
         matrices = [np.sqrt((matrix.reshape(*matrix.shape[:2], -1) ** 2).sum(axis=2)) for matrix in matrices]
-    note = "<small>norms of the elements</small>" if components else ""
+    note = f"<small>the norm of each {shown.dtype}</small>" if components else ""
     return heatmap(matrices, alt, budget, fps) + note
 
 
@@ -217,8 +217,6 @@ def _title(title: str, shown: array, values: Values) -> str:
         parts.append(f"[{', '.join(['0'] * (shown.ndim - 2))}], the first of {math.prod(shown.shape[:-2])}")
     if isinstance(shown.dtype, Scalar):
         parts.append(f"of all, {_range(values)}" if shown.ndim > 2 else _range(values))
-    elif shown.ndim > 1 and not _is_photograph(shown, _matrix(shown, values)):
-        parts.append(f"the length of each {shown.dtype}")
     return ": ".join(parts)
 
 
