@@ -48,6 +48,7 @@ class Problem:
         self._last = None
         if self._is_loss and _is_solving():  # it asks for the gradient next, most often
             self._last = _Point(self, before, x, after)
+            self._last.exact.leave()
             return self._last.value
         (value,) = self._of_one_array(self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x), 1)
         return value.item() if value.size == 1 else value.reshape(-1)
@@ -129,7 +130,7 @@ class _Point:
         self.at = (*before, _bytes_of(x)) if not after else None
         self.exact = of.exact(x)
         (value,) = self.exact.run(
-            lambda x: self._forward(lambda *x: results_of(of.f(*before, *x, *after)), x)
+            lambda x: self._forward(lambda *x: results_of(of.f(*before, *x, *after)), x), is_last=False
         )
         self.value = value.item()
 
@@ -144,7 +145,9 @@ class _Point:
         return self.at == (*arguments[:-1], _bytes_of(arguments[-1]))
 
     def gradient(self) -> Vector:
-        parts = self.exact.run(lambda _: self._pull([self._seed], own=True))
+        parts = self.exact.run(lambda _: self._pull([self._seed], own=True), is_last=False)
+        del self._pull  # and what it alone holds of the forward pass
+        self.exact.leave()
         return np.concatenate([part.reshape(-1) for part in parts])
 
 

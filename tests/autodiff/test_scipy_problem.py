@@ -143,3 +143,47 @@ def test_what_no_solver_takes_is_an_error() -> None:
         problem(bands, "abc")
     with pytest.raises(kl.KernelTypeError, match="take a Python function, not an int"):
         problem(3, np.ones(3))  # type: ignore[arg-type]
+
+
+SOLVING: dict[str, Any] = {
+    "fun": lambda f, x: problem(f, x).fun(np.array([1.0, 2.0])),
+    "jac": lambda f, x: problem(f, x).jac(np.array([1.0, 2.0])),
+    "hess": lambda f, x: problem(f, x).hess(np.array([1.0, 2.0])),
+    "as_numpy": lambda f, x: kl.func.as_numpy(f, x)(np.array([1.0, 2.0])),
+    "minimize": lambda f, x: optimize.minimize(
+        problem(f, x).fun, np.array([1.0, 2.0]), method="Nelder-Mead", options={"maxfev": 1}
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [kl.float32, kl.float64], ids=str)
+@pytest.mark.parametrize("solve", SOLVING.values(), ids=SOLVING)
+def test_arrays_that_the_function_leaves_have_what_was_computed(solve: Any, dtype: Any) -> None:
+    written, kept = kl.zeros(2, dtype=dtype), list[Any]()
+
+    def loss(x: Any) -> Any:
+        squares = x * x
+        kept[:] = [x, squares]
+        kl.copy(written, squares[::-1])
+        return (squares * squares).sum()
+
+    solve(loss, kl.zeros(2, dtype=dtype))
+    if solve is not SOLVING["hess"]:  # which runs for two lanes at once
+        assert [one.list() for one in kept] == [[1.0, 2.0], [1.0, 4.0]]
+    assert written.list() == [4.0, 1.0]
+    assert kl.map(kl.sqrt, written).list() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [kl.float32, kl.float64], ids=str)
+def test_a_state_goes_on_from_call_to_call(dtype: Any) -> None:
+    state = kl.zeros(2, dtype=dtype)
+
+    def loss(x: Any) -> Any:
+        kl.copy(state, state + x)
+        return (state * x).sum()
+
+    p = problem(loss, kl.zeros(2, dtype=dtype))
+    at = np.array([1.0, 2.0])
+    assert [p.fun(at), p.fun(at)] == [5.0, 10.0]
+    assert p.jac(at) == pytest.approx([4.0, 8.0])
+    assert state.list() == [3.0, 6.0]

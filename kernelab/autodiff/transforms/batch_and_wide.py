@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -380,19 +381,25 @@ def lane_of(view: array, lane: int) -> array:
 # ---------------------------------------------------------------------------------------------------- float64
 
 
+Part = tuple[int, tuple[int, ...], tuple[int, ...], Value]
+"""An array's place in its memory: offset, shape and strides; and its type."""
+
+
 class Wide(Level):
     """Runs programs over float64; the host sees what the first lane computes, rounded, when it looks."""
 
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
-        self._memories: dict[tuple[Allocation, Scalar], Allocation] = {}
-        self._behind: set[tuple[Allocation, Scalar]] = set()  # what the host has not seen yet
+        self._memories: WeakKeyDictionary[Allocation, dict[Scalar, Allocation]] = WeakKeyDictionary()
+        self._behind: WeakKeyDictionary[Allocation, set[Part]] = (
+            WeakKeyDictionary()
+        )  # what the host has not seen
 
     def wide(self, elements: array) -> array:
         """An array in float64; its memory is converted on first use, once for each precision in it."""
         scalar = scalar_of(elements.dtype)
-        key = elements.allocation, scalar
-        memory = self._memories[key] = self._memories.get(key) or self._converted(*key)
+        memories = self._memories.setdefault(elements.allocation, {})
+        memory = memories[scalar] = memories.get(scalar) or self._converted(elements.allocation, scalar)
         times = float64.dtype.itemsize // scalar.dtype.itemsize
         strides = tuple(times * stride for stride in elements.strides)
         dtype = with_scalar(elements.dtype, float64)
@@ -425,12 +432,12 @@ class Wide(Level):
     def left_behind(self, changed: Argument) -> None:
         """Note what a program has changed: the host sees it once it looks."""
         if isinstance(changed, array) and is_differentiable(changed.dtype):
-            self._behind.add((changed.allocation, scalar_of(changed.dtype)))
+            part = changed.offset, changed.shape, changed.strides, changed.dtype
+            self._behind.setdefault(changed.allocation, set()).add(part)
 
     def unreadable(self, elements: array) -> Diagnostic | None:
-        for memory, scalar in [key for key in self._behind if key[0] is elements.allocation]:
-            self._behind.discard((memory, scalar))
-            self._show(numbers_of(memory, scalar))
+        for part in self._behind.pop(elements.allocation, ()):
+            self._show(array.over(elements.allocation, *part))
         return self.parent.unreadable(elements)
 
     def _show(self, elements: array) -> None:
@@ -470,6 +477,7 @@ class Wide(Level):
             dtype = with_scalar(exact.dtype, scalar_of(arguments[0].dtype)) if is_float else exact.dtype
             results.append(fresh(exact.shape, dtype, exact))
             self.parent.move(self.stand_in(results[-1]), exact)
+            self.left_behind(results[-1])
         return results
 
     def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:
@@ -494,7 +502,7 @@ class Vectors(Wide):
     """The same for a function of float64 vectors: the host may not read what is computed, for it is stale."""
 
     def unreadable(self, elements: array) -> Diagnostic | None:
-        if any(elements.allocation is memory for memory, _ in self._memories):
+        if elements.allocation in self._memories:
             message = f"this array of {elements.dtype} is computed in float64: its values cannot be read here"
             hint = "compute with them in kernels; or let kernels take array[Any], and pass dtype=kl.float64"
             return Diagnostic(message, caller().span, "float64", hint=hint)
@@ -503,5 +511,15 @@ class Vectors(Wide):
     def narrow(self, exact: array, dtype: Value) -> array:
         """An array of another dtype that holds, at this level, the float64 elements of `exact`."""
         result: array = array(shape=exact.shape, dtype=dtype, device=exact.device)
-        self._memories[result.allocation, scalar_of(dtype)] = exact.allocation
+        self._memories[result.allocation] = {scalar_of(dtype): exact.allocation}
+        self.left_behind(result)
         return result
+
+    def leave(self) -> None:
+        """Give arrays that the user holds what was computed for them, rounded."""
+        while self._behind:
+            memory, parts = self._behind.popitem()
+            for part in parts:
+                elements = array.over(memory, *part)
+                self.parent.move(elements, self.wide(elements))
+            self.note(memory)

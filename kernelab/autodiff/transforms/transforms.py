@@ -327,15 +327,29 @@ class Exact:
                 pairs = zip(self.arrays, examples, strict=True)
                 self.arrays = [level.narrow(part, each.dtype) for part, each in pairs]
 
-    def run(self, compute: Callable[[Sequence[array]], Sequence[array]]) -> list[HostArray]:
-        """The results of `compute` on the arrays, as NumPy arrays that remember what they come from."""
-        if self.level is None:
-            results = compute(self.arrays)
-        else:
-            with self.level.active():
-                narrow = compute(self.arrays)
-            results = [self.level.wide(each) for each in narrow]
+    def run(
+        self, compute: Callable[[Sequence[array]], Sequence[array]], is_last: bool = True
+    ) -> list[HostArray]:
+        """The results of `compute` on the arrays, as NumPy arrays that remember what they come from.
+
+        After the last run, arrays that the user holds have what was computed for them.
+        """
+        results = compute(self.arrays) if self.level is None else self._run_at(self.level, compute)
+        if is_last:
+            self.leave()
         return [traced(each.seen(), look_at(each)) for each in results]
+
+    def _run_at(
+        self, level: Vectors, compute: Callable[[Sequence[array]], Sequence[array]]
+    ) -> Sequence[array]:
+        with level.active():
+            results = compute(self.arrays)
+        return [level.wide(each) for each in results]
+
+    def leave(self) -> None:
+        """Give arrays that the user holds what was computed for them."""
+        if self.level is not None:
+            self.level.leave()
 
 
 def _checked_loss(recorded: Recorded) -> array:
