@@ -61,10 +61,42 @@ PROGRAMS = {
         for k in range(x.shape[1]):
             z[i, k] = x[i, k] - s
     """,
+    "added to": """
+        for k in range(x.shape[1]):
+            z[i, k] += x[i, k]
+            z[i, k] *= 0.5
+    """,
+    "written in part": """
+        for k in range(first[0], x.shape[1] - 1):
+            z[i, x.shape[1] - 1 - k] = z[i, x.shape[1] - 1 - k] + x[i, k]
+    """,
+    "written in turn": """
+        for j in range(of.shape[0]):
+            for k in range(x.shape[1]):
+                z[i, k] = 0.5 * z[i, k] + x[i, k]
+            z[i, 0] += float(j)
+    """,
+    "written beside": """
+        for k in range(x.shape[1] - 1):
+            z[i, k + 1] = z[i, k] + x[i, k]
+    """,
+    "written in a branch": """
+        for k in range(x.shape[1]):
+            z[i, k] += 1.0
+            if x[i, k] > 0.0:
+                z[i, k] += x[i, k]
+    """,
+    "rows of others": """
+        for k in range(x.shape[1]):
+            z[of[i], k] += x[i, k]
+    """,
 }
 
 ONE_BY_ONE = "steps", "an end that differs", "a branch that all take"
 """The programs that do not read columns together."""
+
+WRITTEN_TOGETHER = "written at the end", "added to", "written in part", "written in turn"
+"""The programs that write columns together."""
 
 LAYOUTS = {
     "rows": lambda values: values,
@@ -91,7 +123,10 @@ def arguments(threads: int, columns: int, layout: str) -> dict[str, Any]:
     x = LAYOUTS[layout](rng.standard_normal((threads, columns)).astype(np.float32))
     w = rng.integers(-(2**31), 2**31, (threads, columns)).astype(np.int32)
     of = rng.permutation(threads).astype(np.int32)
-    y, z = np.zeros(threads, np.float32), np.zeros((threads, columns), np.float32)
+    y = np.zeros(threads, np.float32)
+    # A launch that writes along columns runs scalar code.
+    written = LAYOUTS[layout if layout != "columns" else "rows"]
+    z = written(rng.standard_normal((threads, columns)).astype(np.float32))
     return {"x": x, "w": w, "of": of, "first": np.array([min(2, columns)], np.int32), "y": y, "z": z}
 
 
@@ -105,7 +140,7 @@ def test_all_lanes_have_the_bits_of_scalar_code(layout: str, name: str, lanes: L
         expected = arguments(threads, columns, layout)
         found = copy.deepcopy(expected)
         if layout == "rows":
-            found["x"] = memory_that_ends_with_a_page(expected["x"])
+            found |= {key: memory_that_ends_with_a_page(expected[key]) for key in "xz"}
         run_vectors(function, lanes, (threads,), found)
         build(pack(layout_of(function), (threads,), expected))
         for key, values in expected.items():
@@ -113,6 +148,18 @@ def test_all_lanes_have_the_bits_of_scalar_code(layout: str, name: str, lanes: L
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_columns_are_read_together(name: str) -> None:
-    text = emit_vectors(scalarised(name), KINDS[0]).text.partition('extern "C"')[2]
-    assert ("columns_at(" in text) == (name not in ONE_BY_ONE)
+def test_columns_are_moved_together(name: str) -> None:
+    text = emit_vectors(scalarised(name), KINDS[0]).text.rpartition('extern "C"')[2]
+    assert ("get_columns(" in text) == (name not in ONE_BY_ONE)
+    assert ("put_columns(" in text) == (name in WRITTEN_TOGETHER)
+
+
+@pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
+def test_what_lies_between_rows_is_not_touched(lanes: Lanes) -> None:
+    function, threads, columns = scalarised("added to"), 2 * lanes.width, lanes.width + 3
+    given = arguments(threads, columns, "rows")
+    whole = np.zeros((threads, columns + 2), np.float32)
+    given["z"] = whole[:, 1:-1]
+    run_vectors(function, lanes, (threads,), given)
+    np.testing.assert_array_equal(whole[:, 1:-1], 0.5 * given["x"])
+    assert not whole[:, 0].any() and not whole[:, -1].any()

@@ -26,6 +26,7 @@ from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
+from kernelab.codegen.vectors.vector_columns import always_run, columns_walked
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_places import (
     is_long,
@@ -211,7 +212,7 @@ class VectorBody(VectorWriter):
     def group(self, head: list[str], depth: int, mask: str) -> list[Line]:
         """The body, for a group."""
         self.written, self.mask, self.has_effects, self.pending = [], mask, False, []
-        self.forget()
+        self.loaded.clear()
         self.asked_by_lanes = self.ahead.lanes
         self.depth = len(self.function.threads) + 2 + depth
         with self.scope():
@@ -230,12 +231,7 @@ class VectorBody(VectorWriter):
         with self.braces("if (true)"):
             self.stmts(checks.stmts)
         self.is_checking, self.is_checked = False, True
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin text in which nothing has been read before its turn."""
         self.loaded.clear()
-        self.columns.clear()
 
     # ------------------------------------------------------------------------------------------ choices
 
@@ -284,7 +280,7 @@ class VectorBody(VectorWriter):
 
     def loop(self, stmt: ir.Loop) -> None:
         is_uniform = isinstance(stmt, ir.For) and stmt.stop is None and self.of(stmt.count) == UNIFORM
-        self.before_loop(stmt, is_uniform)
+        kept = self.before_loop(stmt, is_uniform)
         self.flush_before(stmt)
         changes = (inner for inner in ir.walk(stmt.body) if isinstance(inner, ir.Store | ir.Atomic))
         self.has_effects |= not self.is_checking and any(inner not in self.lane_totals for inner in changes)
@@ -295,6 +291,8 @@ class VectorBody(VectorWriter):
             with self.braces(self.loop_head(stmt)), self.block():
                 self.poll(stmt)
                 self.iterate(stmt, "")
+            for line in kept:
+                self.line(line)
         else:
             self.diverging_loop(stmt)
 
@@ -302,17 +300,17 @@ class VectorBody(VectorWriter):
         if not is_short(stmt):
             self.line(polled(weight(stmt.body) * self.lanes.width))
 
-    def before_loop(self, loop: ir.Loop, is_uniform: bool) -> None:
+    def before_loop(self, loop: ir.Loop, is_uniform: bool) -> list[str]:
         """Load and address before a loop what is the same in all of its iterations.
 
         A check that fails there leaves the group to scalar code, which may find that it never comes to it.
+        Returns the lines that write, behind the loop, what it keeps in registers.
         """
-        varies = {*ir.entering(loop), *ir.defined(loop.body)}
-        for stmt in _always_run(loop.body):
+        varies, kept = {*ir.entering(loop), *ir.defined(loop.body)}, list[str]()
+        for stmt in always_run(loop.body):
             is_known = is_uniform or all(self.of(index) != VARYING for index in stmt.indices)
             if not is_known or not varies.isdisjoint(stmt.indices):
-                if isinstance(stmt, ir.Load) and stmt.array in self.steady and not self.mask:
-                    self.keep_columns(stmt, loop, varies)
+                kept += self.keep_columns(stmt, loop)
                 continue
             if isinstance(stmt, ir.Load) and stmt.array in self.steady:
                 self.load(stmt)
@@ -320,6 +318,7 @@ class VectorBody(VectorWriter):
                 varies.discard(stmt.out)
             else:
                 self.place_of(stmt)
+        return kept
 
     def iterate(self, stmt: ir.Loop, mask: str) -> None:
         with self.totals_of_lanes(ir.entering(stmt)[0]):
@@ -353,16 +352,6 @@ class VectorBody(VectorWriter):
                 self.line(f"{going} &= !{self.name(stmt.carries[stmt.stop])} | !{mask};")
 
 
-def _always_run(block: ir.Block) -> Iterator[ir.Load | ir.Store | ir.Atomic]:
-    """The accesses of a block that stand in no branch."""
-    for stmt in block.stmts:
-        match stmt:
-            case ir.Load(held=None) | ir.Store() | ir.Atomic():
-                yield stmt
-            case ir.For(body=body) | ir.While(body=body):
-                yield from _always_run(body)
-
-
 # ------------------------------------------------------------------------------------------ what it gains
 
 
@@ -387,6 +376,9 @@ OF_A_ROW = 0.5
 
 SPACED = 0.25
 """The same where elements lie apart by the same distance from thread to thread."""
+
+OF_COLUMNS = 0.25
+"""The same where a block of columns is kept: most of its cost is that of the shuffles."""
 
 OF_A_VECTOR = 0.25
 """The same for the components of a vector, which is loaded as a whole."""
@@ -415,6 +407,7 @@ class _Estimate:
         self.lets = lets_of(function)
         self.depth: dict[ir.Atom, int] = {}
         self.rows = rows_read(function)
+        self.walked = columns_walked(function, self.of, lanes.width)
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
         self.operations = self.elements = 0.0
@@ -468,6 +461,9 @@ class _Estimate:
             return
         # What does not change in a loop is moved before it.
         own = depth if in_branch else max(self.depth.get(index, 0) for index in stmt.indices)
+        if stmt in self.walked:
+            self.elements += ITERATIONS**own * OF_COLUMNS
+            return
         walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
         moves = 1.0 if isinstance(stmt, ir.Load) else CHANGE
         moves *= SPACED if is_single and is_spaced(last, self.lets, self.of) else 1.0

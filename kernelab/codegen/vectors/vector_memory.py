@@ -5,7 +5,7 @@ fails has changed nothing.
 """
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
@@ -15,10 +15,12 @@ from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, is_field
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation
+from kernelab.codegen.vectors.vector_columns import columns_walked
 from kernelab.codegen.vectors.vector_operations import SMALL, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_places import (
     BY_LANES,
     MOST_STREAMS,
+    Access,
     Elements,
     Place,
     is_long,
@@ -29,9 +31,9 @@ from kernelab.codegen.vectors.vector_places import (
     row_at,
     row_of,
     rows_read,
-    walks_columns,
 )
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
+from kernelab.data_classes import replace
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Span
 from kernelab.lang import ir
@@ -49,7 +51,8 @@ class VectorMemory(VectorValues):
         self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
         self.has_effects = False
         self.loaded: set[ir.Load] = set()
-        self.columns: dict[Elements, str] = {}
+        self.walked = columns_walked(function, self.of, lanes.width)
+        self.columns: ChainMap[Elements, str] = ChainMap()
         self.is_checking = self.is_checked = False
         self.conditions: dict[str, None] = {}
         self.known_within: dict[str, None] = {}
@@ -74,9 +77,11 @@ class VectorMemory(VectorValues):
     @contextmanager
     def braces(self, head: str) -> Iterator[None]:
         self.places, self.read_together = self.places.new_child(), self.read_together.new_child()
+        self.columns = self.columns.new_child()
         with super().braces(head):
             yield
         self.places, self.read_together = self.places.parents, self.read_together.parents
+        self.columns = self.columns.parents
 
     def check(self, failed: str, code: str, site: Site) -> None:
         """Leave the group to scalar code where a test fails, as long as it has had no effect."""
@@ -112,7 +117,7 @@ class VectorMemory(VectorValues):
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def place_of(self, stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
+    def place_of(self, stmt: Access) -> Place:
         """The place that a statement accesses, its indices checked."""
         scalar = scalar_of(elem_of(stmt.array))
         key = stmt.array, stmt.indices
@@ -125,7 +130,7 @@ class VectorMemory(VectorValues):
         row = 1 if self.places[key].packed else row_of(stmt)
         return self.places[key].moved((stmt.component or 0) * spelling.size(scalar), row)
 
-    def spread_out(self, stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
+    def spread_out(self, stmt: Access) -> Place:
         """The place of elements of which each lane has one."""
         array, name, elem = stmt.array, self.name(stmt.array), elem_of(stmt.array)
         last, terms, offsets, collide = len(stmt.indices) - 1, [name], list[str](), False
@@ -156,7 +161,9 @@ class VectorMemory(VectorValues):
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
         is_likely = varying == [last] and is_mostly_linear(stmt.indices[last], self.lets, self.of)
         near = self.declared_near(array, offset) if is_likely else ""
-        return Place(base, offset, False, collide, packed, near)
+        place = Place(base, offset, False, collide, packed, near)
+        columns = "" if self.mask or self.is_checking else self.columns.get((array, stmt.indices))
+        return self.in_column(stmt, place, columns) if columns else place
 
     def declared_near(self, array: ir.Var, offsets: str) -> str:
         """The variable that says whether elements at `offsets` lie side by side, "" for other sizes."""
@@ -299,28 +306,37 @@ class VectorMemory(VectorValues):
             together = self.components(stmt, kind, first)
             self.declare(stmt.out, f"({type}){together}.at[{(stmt.component or 0) - first}]")
             return
-        columns = "" if self.mask else self.columns.get((stmt.array, stmt.indices))
-        self.declare(stmt.out, self.column(stmt, place, columns) if columns else self.fetched(place, type))
+        self.declare(stmt.out, self.fetched(place, type))
 
-    def keep_columns(self, stmt: ir.Load, loop: ir.Loop, varies: Set[ir.Atom]) -> None:
-        """Declare the columns that a loop walks along, if it does, of an array that nobody changes."""
-        if not walks_columns(stmt, loop, varies, self.lets, self.of):
+    def keep_columns(self, stmt: Access, loop: ir.Loop) -> Iterator[str]:
+        """Keep a block of the columns that a loop walks along, if it does; yields the line that writes it."""
+        array, key = stmt.array, (stmt.array, stmt.indices)
+        if self.walked.get(stmt) is not loop or self.mask or self.is_checking or key in self.columns:
             return
-        columns = self.name.fresh(f"{self.name(stmt.array)}_columns")
+        axis, name = len(stmt.indices) - 1, self.name(array)
+        columns = self.columns[key] = self.name.fresh(f"{name}_columns")
+        is_row, is_steady = f"{name}_s{axis} == 4", array in self.steady
+        if not is_steady:  # else rows may overlap
+            is_row += "".join(f" && {name}_s{row} >= 4 * (i64){name}_n{axis}" for row in range(axis))
+        self.line(f"const bool {columns}_in_rows = {is_row};")
         self.line(f"Columns {columns}; {columns}.block = -1;")
-        self.columns[stmt.array, stmt.indices] = columns
+        if not is_steady:
+            yield f"put_columns({columns});"
 
-    def column(self, stmt: ir.Load, place: Place, columns: str) -> str:
-        """The elements of all lanes in one column; those beside it are read with it."""
-        axis, width, name = len(stmt.indices) - 1, self.lanes.width, self.name(stmt.array)
-        at = self.position(stmt.array, axis, stmt.indices[axis], stmt.span)
-        type = VECTORS[scalar_of(elem_of(stmt.array))]
-        is_row, block, lane = f"{name}_s{axis} == 4", f"{at} / {width}", f"{at} % {width}"
-        with self.braces(f"if ({is_row} && {columns}.block != {block})"):
+    def in_column(self, stmt: Access, place: Place, columns: str) -> Place:
+        """The place in the block of columns that has come to these elements; the block before is written."""
+        array, axis, width = stmt.array, len(stmt.indices) - 1, self.lanes.width
+        at = self.position(array, axis, stmt.indices[axis], stmt.span)
+        block, lane, extent = f"{at} / {width}", f"{at} % {width}", f"(i64){self.name(array)}_n{axis}"
+        with self.braces(f"if ({columns}_in_rows && {columns}.block != {block})"):
+            first, count = f"{place.base} - {lane} * 4", f"smaller({extent} - {block} * {width}, {width})"
+            if array not in self.steady:
+                self.line(f"put_columns({columns});")
+                self.line(f"{columns}.first = {first}, {columns}.count = {count};")
+                self.line(f"{columns}.offsets = {place.offsets};")
             self.line(f"{columns}.block = {block};")
-            left = f"(i64){name}_n{axis} - {block} * {width}"
-            self.line(f"columns_at({columns}.at, {place.base} - {lane} * 4, {place.offsets}, {left});")
-        return f"({type})({is_row} ? {columns}.at[{lane}] : {self.fetched(place, 'vf')})"
+            self.line(f"get_columns({columns}.at, {first}, {place.offsets}, {count});")
+        return replace(place, columns=columns, column=f"{columns}.at[{lane}]")
 
     def given_components(self, place: Place) -> str:
         """What the helpers for components take before values."""
@@ -363,6 +379,8 @@ class VectorMemory(VectorValues):
                 f"({type})fetch{kind}({place.base}, {self.mask})" if self.mask else f"*({type}u*){place.base}"
             )
         gathered = f"gather{kind}({place.base}, {place.offsets}, {self.mask or 'on'})"
+        if place.column:
+            return f"({type})({place.columns}_in_rows ? {place.column} : (vf){gathered})"
         if place.row == 1 and (near := self.lies_near(place)):
             return f"({type})({near} ? *(viu*)({place.first}) : (vi){gathered})"
         return f"({type}){gathered}"
@@ -417,7 +435,8 @@ class VectorMemory(VectorValues):
         value = spelling.unwrapped(value)
         moved = value if type == VECTORS[float64] else f"(vf)({value})"
         if not place.adjacent:
-            self.line(f"scatter({place.base}, {place.offsets}, {moved}, {self.mask or 'on'});")
+            kept = f"if ({place.columns}_in_rows) {place.column} = {moved}; else " if place.column else ""
+            self.line(f"{kept}scatter({place.base}, {place.offsets}, {moved}, {self.mask or 'on'});")
         elif self.mask:
             self.line(f"put({place.base}, {moved}, {self.mask});")
         else:

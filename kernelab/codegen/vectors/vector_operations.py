@@ -32,7 +32,7 @@ FUNCTIONS = frozenset(_FUNCTIONS.split())
 _BINARY = frozenset({"pow", "atan2", "hypot"})
 
 
-_CALLED = r"\b(?:_ZGV|components_|put_components_|rows_of_|columns_)\w+(?=\()"
+_CALLED = r"\b(?:(?:_ZGV|components_|put_components_|rows_of_)\w+|get_columns)(?=\()"
 _BY_ROWS = ("components_apart_", "rows_of_")
 _BY_KIND = ("components_", "put_components_", *_BY_ROWS)
 
@@ -66,7 +66,7 @@ class Lanes:
         if whole := [kind for kind in kinds if called.intersection(f"{name}{kind}" for name in _BY_ROWS)]:
             texts = [rows(self.width), *(rows_of(int(kind), self.width) for kind in whole)]
             parts += "".join(texts).splitlines()
-        if "columns_at" in called:
+        if "get_columns" in called:
             parts += columns(self.width).splitlines()
         return [
             *self.helpers.splitlines(),

@@ -6,7 +6,7 @@ x[0]        one element for all lanes
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.vectors.launch_rule import is_field
@@ -16,7 +16,7 @@ from kernelab.codegen.vectors.vector_operations import SMALL
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import bool_, float32, float64, int32, scalar_of, size_of, uint32
+from kernelab.lang.types import bool_, float32, float64, int32, scalar_of, size_of
 
 BY_LANES = frozenset({bool_, *SMALL})
 """The scalars whose elements are not as wide as a lane: each lane moves its own."""
@@ -62,7 +62,7 @@ class Place:
     They are one (`offsets` is ""), lie side by side, or `offsets` bytes from there; `collide` says that two
     lanes may have the same, `packed` that they are of vectors of that kind, which lie side by side.  Others
     are read and changed in rows of components, this one in a row of `row`.  Elements on a ring, or at clamped
-    indices, lie side by side where the variable `near` is true.
+    indices, lie side by side where the variable `near` is true.  Where `columns` are kept, one is `column`.
     """
 
     base: str
@@ -72,6 +72,8 @@ class Place:
     packed: str = ""
     near: str = ""
     row: int = 1
+    columns: str = ""
+    column: str = ""
 
     @property
     def is_one(self) -> bool:
@@ -99,18 +101,20 @@ def kind_of(array: ir.Var) -> str:
     return kind if scalar in (float32, float64, int32) and kind in KINDS and not is_field(array) else ""
 
 
+Access = ir.Load | ir.Store | ir.Atomic
+
 ROW = 4
 """The components of an element that lanes read or change at once, wherever it lies."""
 
 
-def row_of(stmt: ir.Load | ir.Store | ir.Atomic) -> int:
+def row_of(stmt: Access) -> int:
     """The number of components in the row of one: all but the last row of an element are full."""
     if scalar_of(elem_of(stmt.array)) not in (float32, int32):
         return 1
     return min(ROW, size_of(elem_of(stmt.array)) - row_at(stmt))
 
 
-def row_at(stmt: ir.Load | ir.Store | ir.Atomic) -> int:
+def row_at(stmt: Access) -> int:
     """The first component of the row of one."""
     return (stmt.component or 0) // ROW * ROW
 
@@ -157,28 +161,3 @@ def is_spaced(index: ir.Atom, lets: Lets, of: Callable[[ir.Atom], Variation]) ->
         return False
     varying = [arg for arg in let.args if of(arg) != UNIFORM]
     return len(varying) == 1 and (of(varying[0]) == LINEAR or is_spaced(varying[0], lets, of))
-
-
-def walks_columns(
-    stmt: ir.Load, loop: ir.Loop, varies: Set[ir.Atom], lets: Lets, of: Callable[[ir.Atom], Variation]
-) -> bool:
-    """Whether each iteration of a loop reads the next column, or the one before, of a row of each lane.
-
-    `varies` are the values that are computed in the loop.
-    """
-
-    def changes(atom: ir.Atom) -> bool:
-        return atom in varies and (atom not in lets or any(map(changes, lets[atom].args)))
-
-    def is_next(column: ir.Atom) -> bool:
-        let = lets.get(column)
-        if let is None or let.op.name not in ("add", "sub"):
-            return isinstance(loop, ir.For) and column is loop.index
-        return [is_next(arg) for arg in let.args if changes(arg)] == [True]
-
-    *rows, column = stmt.indices
-    elem = elem_of(stmt.array)
-    is_of_words = scalar_of(elem) in (float32, int32, uint32) and size_of(elem) == 1
-    if not is_of_words or is_field(stmt.array) or all(of(row) == UNIFORM for row in rows):
-        return False
-    return of(column) == UNIFORM and is_next(column) and not any(map(changes, rows))

@@ -7,8 +7,8 @@
 Four registers hold the rows of all lanes, the k-th those of lanes k, k + 4 and so on.  Shuffles within each
 four numbers transpose them.  A gather for each component takes up to twice as long.
 
-A loop along `x[i, k]`, in which each lane has a row of its own, reads as many columns at a time as there are
-lanes: a register for each row, transposed by shuffles.
+A loop along `x[i, k]`, in which each lane has a row of its own, reads and writes as many columns at a time as
+there are lanes: a register for each row, transposed by shuffles.
 """
 
 _ROWS = """\
@@ -76,7 +76,7 @@ _PARTED = {
 }
 
 _COLUMNS = """\
-struct Columns {{ vf at[{width}]; long long block; }};
+struct Columns {{ vf at[{width}]; vi offsets; char* first; long long block, count; }};
 template <int d> INLINE void exchange(vf& x, vf& y) {{
   const vi is_odd = (iota & d) != 0;
   const vi low = is_odd ? iota - d + {width} : iota, high = is_odd ? iota + {width} : iota + d;
@@ -88,8 +88,8 @@ template <int d> INLINE void exchange_all(vf* all) {{
   for (int k = 0; k < {width}; ++k)
     if (!(k & d)) exchange<d>(all[k], all[k + d]);
 }}
-__attribute__((noinline)) static void columns_at(vf* at, const char* p, vi offsets, long long count) {{
-  const vi there = iota < (count < {width} ? (int)count : {width});
+__attribute__((noinline)) static void get_columns(vf* at, const char* p, vi offsets, long long count) {{
+  const vi there = iota < (int)count;
   vf all[{width}];
 #pragma GCC unroll {width}
   for (int k = 0; k < {width}; ++k) all[k] = fetch(p + offsets[k], there);
@@ -97,11 +97,24 @@ __attribute__((noinline)) static void columns_at(vf* at, const char* p, vi offse
 #pragma GCC unroll {width}
   for (int k = 0; k < {width}; ++k) at[k] = all[k];
 }}
+__attribute__((noinline)) static void put_columns(const Columns& columns) {{
+  if (columns.block < 0) return;
+  if (columns.count < {width}) {{
+    for (int k = 0; k < columns.count; ++k)
+      scatter(columns.first + 4 * k, columns.offsets, columns.at[k], on);
+    return;
+  }}
+  vf all[{width}];
+#pragma GCC unroll {width}
+  for (int k = 0; k < {width}; ++k) all[k] = columns.at[k];
+  {exchanges}
+#pragma GCC unroll {width}
+  for (int k = 0; k < {width}; ++k) *(vfu*)(columns.first + columns.offsets[k]) = all[k];
+}}
 """
 
-
 NAMES = "Four FourU FourI row_at rows_at put_rows low_turns high_turns low_pairs high_pairs low all "
-NAMES += "Columns exchange exchange_all columns_at"
+NAMES += "Columns exchange exchange_all there get_columns put_columns"
 """The names in these texts."""
 
 
@@ -130,7 +143,7 @@ def rows_of(n: int, width: int) -> str:
 
 
 def columns(width: int) -> str:
-    """The helper that reads as many columns as there are lanes, or all that are left."""
+    """The helpers that read and write a block of as many columns as there are lanes, or all that are left."""
     distances = [d for d in (8, 4, 2, 1) if d < width]
     exchanges = " ".join(f"exchange_all<{d}>(all);" for d in distances)
     return _COLUMNS.format(width=width, exchanges=exchanges)
