@@ -297,7 +297,7 @@ export class Timeline {
       svg(
         "text",
         { x: 34 + 4 * Math.min(scopes, 4), y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" },
-        cut((problem ? "⚠ " : "") + step.title, Math.min(14, Math.floor((labels - 38) / LETTER))),
+        shorten((problem ? "⚠ " : "") + step.title, Math.min(14, Math.floor((labels - 38) / LETTER))),
       ),
       ...this.columns(at + 4, (step.grid ?? []).join("×"), duration(store.data.times[record] ?? -1)),
       svg("title", {}, this.spoken(record)),
@@ -414,12 +414,13 @@ export class Timeline {
   }
 }
 
-/** A circle reads, a square writes, a square with a hole does both; the number is the version written. */
+/** A circle reads, a square writes, a square with a hole does both; a number is the version written, from the second on. */
 function mark(x: number, y: number, reads: boolean, version: number | undefined, isNumbered: boolean): SVGElement[] {
   if (version === undefined) return [svg("circle", { class: "klt-read", cx: x, cy: y, r: 4.5 })];
   const made = [svg("rect", { class: "klt-write", x: x - 5, y: y - 5, width: 10, height: 10, rx: 1 })];
   if (reads) made.push(svg("circle", { class: "klt-hole", cx: x, cy: y, r: 2.6 }));
-  if (isNumbered) made.push(svg("text", { class: "klt-version", x: x - 9, y: y + 3.5, "text-anchor": "end" }, String(version)));
+  if (isNumbered && version > 1)
+    made.push(svg("text", { class: "klt-version", x: x - 9, y: y + 3.5, "text-anchor": "end" }, String(version)));
   return made;
 }
 

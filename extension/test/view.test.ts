@@ -70,6 +70,11 @@ test("a tape that is followed shows the arrays of its last launch, until the rea
   expect(heads()).toContain(0);
 });
 
+test("only the second and later values of an array have a number", () => {
+  view({}, 3); // y, z, and y again
+  expect([...el.querySelectorAll(".klt-version")].map((one) => one.textContent)).toEqual(["2"]);
+});
+
 test("a narrow view shows six arrays, each with its name, and neither grid nor time", () => {
   const model = new FakeModel(
     JSON.stringify(

@@ -188,7 +188,7 @@ def test_the_picture_has_a_row_for_each_record_and_a_lane_for_each_array() -> No
     picture = parsed(recorded(2))
     assert picture.get("aria-label") == "tape of 2 records on 2 arrays"
     found = labels(picture)
-    assert [found.count(label) for label in ("square", "x∇", "y∇", "1", "2")] == [2, 1, 1, 2, 2]
+    assert [found.count(label) for label in ("square", "x∇", "y∇", "1", "2")] == [2, 1, 1, 1, 2]
 
 
 def test_the_picture_of_a_long_tape_shows_its_ends() -> None:

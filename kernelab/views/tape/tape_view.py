@@ -1,7 +1,7 @@
 """A tape as a picture and a table, a row for each record; norms of its adjoints; times of its kernels.
 
     launch          x      y
-    1 square        ○──────■ v1
+    1 square        ○──────■
     2 scale                ○──
 
 In the picture time goes down and arrays stand side by side; marks say what each record reads and changes.  It
@@ -155,12 +155,12 @@ WORDS = {"tainted": "⚠ lost", "refused": "⛔ refused"}
 
 
 def _mark(x: float, y: float, reads: bool, version: int | None) -> str:
-    """A circle reads, a square writes, a square with a hole does both."""
+    """A circle reads, a square writes, a square with a hole does both; a number from the second value on."""
     if version is None:
         return f'<circle class="r" cx="{x}" cy="{y}" r="4.5"/>'
     hole = f'<circle class="p" cx="{x}" cy="{y}" r="2.6"/>' if reads else ""
     square = f'<rect class="w" x="{x - 5}" y="{y - 5}" width="10" height="10" rx="1"/>'
-    return square + hole + _text(x - 9, y + 3.5, "d v e", str(version))
+    return square + hole + (_text(x - 9, y + 3.5, "d v e", str(version)) if version > 1 else "")
 
 
 def _overwrites(picture: Picture) -> Iterable[str]:
