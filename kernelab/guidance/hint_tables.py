@@ -256,8 +256,10 @@ else +if\b.*|elseif\b.*|else-if\b.*: write elif«/else *-? *if/elif/»
 (?!for|if|while|elif)\w+\(.*\):: write def before the name«/(?=\w)/def /»
 for ?\([^)]*;.*: write for k in range(n):
 (float|int|double) \w.*: a kernel is Python: write x = 0.0«/(float|int|double) +(\w.*?);?$/\2/»
-def \w+\(.*\b(float|int|double|array|vec\d) \w+.*: the type stands behind the name: write x: float
-    «/\b(float|int|double|vec\d) (\w+)/\2: \1/»
+def \w+\((.*, *)?(float|int|double|array\w*|vec\d)(\[\w+\])? \w+.*: the type stands behind the name: write
+    x: float«/\b((?:float|int|double|array\w*|vec\d)(?:\[\w+\])?) (\w+)/\2: \1/»
+def \w+\(.*\b\w+ +(array\w*|float|int|bool|(vec|mat)\d+)\b.*: a colon stands between a name and its
+    type: write x: float«/(\w+) +(?=(array\w*|float|int|bool|(vec|mat)\d+)\b)/\1: /»
 //.*|.*; *//.*: a comment begins with #«/;? *\x2f\x2f/  #/»
 .*[:)] *\{|\}.*: blocks have no braces: end the line with a colon, and begin the lines of the block 4 spaces
     further in

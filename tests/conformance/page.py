@@ -36,8 +36,9 @@ def scale(x: array[float], factor: float, y: array[float]):
   nothing warns of it. Of a vector or matrix only an index that is written out may be negative: `v[k - 1]` is
   an error where it is below zero.
 * What the language does not have is refused at its line, with what to write instead.
-* Operations and words: `docs/builtins.md`. What loops cost in reverse: `docs/loops.md`. Programs written
-  for Warp: `docs/differences-from-warp.md`.
+* Operations and words: `docs/builtins.md`, which `make docs` writes; `python -m kernelab.builtins.reference`
+  prints it. What loops cost in reverse: `docs/loops.md`. Programs written for Warp:
+  `docs/differences-from-warp.md`.
 
 What follows are the rules, each with a small program that shows it. They stand in
 `tests/conformance/rules/`, and each is tested by the interpreter and as machine code, and its derivatives
