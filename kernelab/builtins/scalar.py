@@ -344,9 +344,9 @@ def _smoothstep_numpy(a: Numpy, b: Numpy, x: Numpy) -> Numpy:
 
 
 def _smoothstep_partials(y: Expr, a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    t = _progress(a, b, x)
-    slope = chain(6.0 * t * (1.0 - t), 1.0 / (b - a))
-    return slope * (t - 1.0), -(slope * t), slope
+    t, rest = _progress(a, b, x), _progress(b, a, x)  # 1 - t would lose its digits near b
+    slope = chain(6.0 * t * rest, 1.0 / (b - a))
+    return -(slope * rest), -(slope * t), slope
 
 
 @builtin(

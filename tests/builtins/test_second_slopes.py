@@ -36,3 +36,14 @@ def test_a_second_derivative_keeps_its_digits(name: str, dtype: Any) -> None:
     rtol = 2e-6 if dtype is kl.float32 else 4e-15
     np.testing.assert_allclose(kl.func.jvp(slope, (x,), (ones,))[1].numpy(), expected, rtol=rtol)
     np.testing.assert_allclose(kl.func.vjp(slope, x)[1](ones)[0].numpy(), expected, rtol=rtol)
+
+
+def test_the_slopes_of_a_smooth_step_keep_their_digits_at_its_upper_end() -> None:
+    upper = np.float32(1.2)
+    given = kl.array([-0.7]), kl.array([upper]), kl.array([upper - np.float32(2.0**-20)])
+    slopes = kl.func.grad(lambda a, b, x: kl.map(kl.smoothstep, a, b, x), argnums=(0, 1, 2))(*given)
+    a, b, x = (one.numpy().astype(np.float64)[0] for one in given)
+    t, rest = (x - a) / (b - a), (b - x) / (b - a)
+    slope = 6.0 * t * rest / (b - a)
+    found = [one.numpy()[0] for one in slopes]
+    np.testing.assert_allclose(found, [-slope * rest, -slope * t, slope], rtol=2e-6)
