@@ -19,6 +19,10 @@ def two(a: array[float], b: array[vec3], out1: array[vec2], out2: array[float]):
     out1[i] = vec2(a[i] * b[i][0], b[i][2])
     out2[i] = a[i] * a[0]
 
+def spread(x: array[float], y: array[float], e: array[float]):
+    y[tid()] = x[0]
+    e[0] += 1e-4 * x[0]
+
 def long(x: array[float], y: array[float]):
     i = tid()
     y[i] = x[i] * x[i / 2]
@@ -41,14 +45,23 @@ def test_jacobians_print_as_text_and_remain_a_dict(found: Any) -> None:
     assert pretty(found) == str(found)
 
 
+def test_a_small_matrix_of_small_numbers_is_seen_beside_a_large_one_of_large_numbers() -> None:
+    x, outputs = kl.ones(1, requires_grad=True), [kl.zeros(40), kl.zeros(1)]
+    parts = heatmap.panels(kl.autograd.jacobian(K["spread"], 40, [x], outputs))
+    high, low, *scales = heatmap.figure(parts, heatmap.style_of("f", parts)).axes
+    assert 0.3 < low.get_position().height / high.get_position().height < 0.6
+    assert low.get_images()[0].get_clim()[1] == pytest.approx(4e-3)
+    assert len(scales) == 2
+
+
 def test_inputs_stand_across_and_outputs_down_with_lines_between(found: Any) -> None:
     drawn = kl.autograd.plot_kernel_jacobians(found, show_plot=False, title="two")
     axes = drawn.axes[:4]
     assert [(a.get_xlabel(), a.get_ylabel()) for a in axes] == [
-        ("a", "out1"),
-        ("b", "out1"),
+        ("a", "out1 (components)"),
+        ("b (components)", "out1 (components)"),
         ("a", "out2"),
-        ("b", "out2"),
+        ("b (components)", "out2"),
     ]
     by_b = axes[1].get_lines()
     assert [line.get_linestyle() for line in by_b].count("-") == 2 + 2

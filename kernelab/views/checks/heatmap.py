@@ -1,4 +1,4 @@
-"""Jacobians as heatmaps: inputs across, outputs down, one colour scale centred on zero.
+"""Jacobians as heatmaps: inputs across, outputs down, a colour scale centred on zero.
 
 Thick lines separate elements, thin dashed ones the components of vectors.  A zero is white, what was left out
 is hatched grey, an infinity or a NaN that was computed is black; a line below the figure says so, in words
@@ -32,6 +32,12 @@ FEW_LINES = 24
 
 WIDEST = 9.6
 """How many inches a row of panels takes at most: what fits beside a notebook's prompt."""
+
+LOWEST = 0.4
+"""How high the panels of an output of few numbers are, beside those of the output of most."""
+
+FAINT = 100.0
+"""By what factor the numbers of panels differ where each panel has a colour scale of its own."""
 
 TEXT_CELLS = 24
 
@@ -81,9 +87,10 @@ def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
     inputs = list(dict.fromkeys(panel.input for panel in parts))
     outputs = list(dict.fromkeys(panel.output for panel in parts))
     side = max(1.8, min(3.2, WIDEST / max(1, len(inputs))))
-    size = (1.2 + side * len(inputs), 0.8 + (side - 0.4) * len(outputs))
-    drawn = figures.new(*size)
-    axes = drawn.subplots(len(outputs), len(inputs), squeeze=False)
+    rows = [max(len(p.values) for p in parts if p.output == output) for output in outputs]
+    heights = [max(LOWEST, count / max(1, *rows)) for count in rows]
+    drawn = figures.new(1.2 + side * len(inputs), 0.8 + (side - 0.4) * sum(heights))
+    axes = drawn.subplots(len(outputs), len(inputs), squeeze=False, height_ratios=heights or None)
     limit = max((_largest(p, style) for p in parts), default=0.0)
     by_place = {(p.output, p.input): p for p in parts}
     images = []
@@ -156,8 +163,8 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
     _lines(axis, panel)
     figures.whole_ticks(axis)
     axis.set_label(_key(panel))
-    axis.set_xlabel(panel.input)
-    axis.set_ylabel(panel.output)
+    axis.set_xlabel(panel.input + " (components)" * (panel.input_size > 1))
+    axis.set_ylabel(panel.output + " (components)" * (panel.output_size > 1))
     return image
 
 
@@ -212,7 +219,14 @@ def _key(panel: Panel) -> str:
 
 def jacobians_view(jacobians: Jacobians) -> Node:
     parts = panels(jacobians)
-    return figure_view(figure(parts, Style(title=f"Jacobians of {jacobians.subject}")), parts)
+    return figure_view(figure(parts, style_of(jacobians.subject, parts)), parts)
+
+
+def style_of(subject: str, parts: Sequence[Panel]) -> Style:
+    """One colour scale for all panels, unless the numbers of some would be too faint on it."""
+    sizes = [size for part in parts if (size := _largest(part, Style()))]
+    scale_each = bool(sizes) and max(sizes) > FAINT * min(sizes)
+    return Style(title=f"Jacobians of {subject}", scale_each=scale_each)
 
 
 @hooks.matrices.provide
