@@ -68,9 +68,9 @@ class Unwritten:
         return np.asarray(self._bytes_of(elements).any(axis=-1))
 
     def copied(self, dest: Elements, source: Elements) -> None:
-        """`dest` is a copy of `source`, an array over the memory: as much of it is unwritten."""
+        """`dest` is a copy of `source`, an array over the memory, or these numbers in another precision."""
         of_dest = unwritten(dest.allocation) or Unwritten(dest.allocation, all_of_it=False)
-        of_dest._bytes_of(dest)[...] = self._bytes_of(source).copy()
+        of_dest._bytes_of(dest)[...] = self.scalars(source)[..., None]
         of_dest._end_if_written()
 
     def duplicated(self, copy: Allocation) -> None:
