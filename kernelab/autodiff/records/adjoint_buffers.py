@@ -192,6 +192,7 @@ class Adjoints:
         spare = self.memory.spare.get(primal.nbytes)
         reused = spare.pop() if spare and primal.space is None else None
         buffer = self.memory[primal] = reused or allocate(primal.nbytes, cleared=False, beside=primal)
+        buffer.parts = primal.parts
         return buffer
 
     def share(self, primal: Allocation, bar: Allocation) -> None:

@@ -9,7 +9,7 @@ levels; must not know functions.
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import chain, product, takewhile
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -22,8 +22,8 @@ from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError, name_of
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
-from kernelab.runtime.array.array import array, numbers_of
-from kernelab.runtime.context.conversion import HostArray, itemsize
+from kernelab.runtime.array.array import array, numbers_of, parts_of
+from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import RECORDER, called, caller, refusal
 from kernelab.runtime.kernel.facts import Positions
 from kernelab.runtime.kernel.program import Program
@@ -50,7 +50,7 @@ class Batch(Level):
         self.before = before
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
-        self.outside: dict[Allocation, LevelSnapshot] | None = None
+        self.outside: dict[Allocation, list[LevelSnapshot]] | None = None
         self._widened_outside: list[array] = []
         self._start = youngest()
 
@@ -111,16 +111,16 @@ class Batch(Level):
         memory = elements.allocation
         if memory not in self.wide:
             widened = allocate(self.lanes * self.stride(memory), cleared=True, beside=memory)
-            scalar = scalar_of(elements.dtype)
-            size = itemsize(scalar)
-            whole = _whole(elements)
-            if copy:
-                shape = (self.lanes, *whole.shape)
-                apart = array.over(widened, 0, shape, (self.stride(memory), size), scalar)
-                self.parent.move(apart, array.over(memory, 0, shape, (0, size), scalar))
+            parts = parts_of(elements)
+            before = [self.view(part) for part in parts]
             self.wide[memory] = widened
+            after = [self.view(part) for part in parts]
+            if memory.parts:
+                widened.parts = tuple([(one.offset, one.shape, one.strides, one.dtype) for one in after])
+            for part, values in zip(after, before, strict=True) if copy else ():
+                self.parent.move(part, values)
             if self._is_outside(memory):
-                self._widened_outside.append(whole)
+                self._widened_outside += parts
         return self.view(elements)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
@@ -199,15 +199,15 @@ class Batch(Level):
             return
         for one in arguments:
             if isinstance(one, array) and one.allocation not in kept and self._is_outside(one.allocation):
-                kept[one.allocation] = LevelSnapshot(self.parent, _whole(one))
+                kept[one.allocation] = [LevelSnapshot(self.parent, part) for part in parts_of(one)]
 
     def leave(self, *, undo: bool) -> None:
         """Leave memory from outside as one run of the function does, or put back what it held before."""
-        for kept in self.outside.values() if undo and self.outside else ():
+        for kept in chain.from_iterable(self.outside.values()) if undo and self.outside else ():
             if kept.saved is not None:
                 self.parent.move(kept.elements, kept.saved)
-        for whole in () if undo else self._widened_outside:
-            self.parent.move(whole, lane_of(self.view(whole), 0))
+        for part in () if undo else self._widened_outside:
+            self.parent.move(part, lane_of(self.view(part), 0))
 
     def _differing(self, program: Program, arguments: Sequence[Argument], wide: set[int]) -> tuple[int, ...]:
         """The arguments that differ between lanes if those in `wide` do; arrays of one memory do together."""
@@ -367,11 +367,6 @@ def _with_lane(error: KernelError, program: Program, grid: Extents, wide: Collec
     return told
 
 
-def _whole(elements: array) -> array:
-    """The whole memory of an array, as numbers of its type."""
-    return numbers_of(elements.allocation, scalar_of(elements.dtype))
-
-
 def lane_of(view: array, lane: int) -> array:
     """One lane of an array that has an axis for them in front."""
     offset = view.offset + lane * view.strides[0]
@@ -417,8 +412,9 @@ class Wide(Level):
         return self.wide(elements) if is_differentiable(elements.dtype) else elements
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        # Integers are those of the levels around this one, which announce what they change themselves.
-        will_write(program, grid, arguments, [i for i in program.changed if i in program.floats])
+        # Floats are those of this level.  Integers beside them are not, but both change at once.
+        with self._for_levels_around([arguments[i] for i in program.changed]):
+            will_write(program, grid, arguments)
         params = program.function.params
         exact = [self.given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         self.run_wide(program.widened, grid, exact)
@@ -493,9 +489,21 @@ class Wide(Level):
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         if is_differentiable(dest.dtype):
-            dest.allocation.will_write(dest)
+            with self._for_levels_around([dest]):
+                dest.allocation.will_write(dest)
         self.parent.move(self.stand_in(dest), self.stand_in(src), add)
         self.left_behind(dest)
+
+    @contextmanager
+    def _for_levels_around(self, written: Sequence[Argument]) -> Iterator[None]:
+        """Levels around this one, which follow the integers beside floats, do not take writes for others'."""
+        memories = [each.allocation for each in written if isinstance(each, array)]
+        pairs = [*product(self.parent.outwards(), memories)]
+        for level, memory in pairs:
+            level.look(memory)
+        yield
+        for level, memory in pairs:
+            level.note(memory)
 
 
 class Vectors(Wide):

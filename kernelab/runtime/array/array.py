@@ -16,7 +16,7 @@ from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import Scalar, Value, shape_of
+from kernelab.lang.types import Scalar, Value, scalar_of, shape_of
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, array_annotation
 from kernelab.runtime.array.exchange import INTERFACE, Exchange, at_address, from_interface, is_outside
 from kernelab.runtime.array.layout import (
@@ -446,6 +446,14 @@ def numbers_of(memory: Allocation, scalar: Scalar) -> array:
     """The whole of a memory as numbers of a type."""
     size = itemsize(scalar)
     return array.over(memory, 0, (memory.nbytes // size,), (size,), scalar)
+
+
+def parts_of(elements: array) -> Sequence[array]:
+    """The whole memory of an array: numbers of its type, or where it holds structs, their leaves."""
+    memory = elements.allocation
+    if not memory.parts:
+        return [numbers_of(memory, scalar_of(elements.dtype))]
+    return [array.over(memory, *part) for part in memory.parts]
 
 
 DETACHED = "clone without gradients"

@@ -40,6 +40,10 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         self._leaves = tuple(
             array.over(allocation, offset + leaf.offset, shape, strides, leaf.type) for leaf in placed(dtype)
         )
+        size = layout(dtype).itemsize
+        if not allocation.parts and offset % size == 0 and strides[-1] % size == 0:
+            count = (allocation.nbytes // size,)
+            allocation.parts = tuple([(leaf.offset, count, (size,), leaf.type) for leaf in placed(dtype)])
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""

@@ -103,6 +103,7 @@ class Allocation:
         "nbytes",
         "origin",
         "owner",
+        "parts",
         "passes",
         "requires_grad",
         "serial",
@@ -134,6 +135,9 @@ class Allocation:
         self.writable = writable
         self.version = 0
         self.serial = next(_SERIALS)
+        self.parts: tuple[
+            Any, ...
+        ] = ()  # the leaves of the structs that it holds, as `array.over` takes them
         self.requires_grad = False
         self.adjoint: Allocation | None = None
         self.origin: Note | None = None
@@ -414,12 +418,15 @@ def point_at(address: int, nbytes: int) -> Allocation:
 
 def zeros_like_memory(memory: Allocation) -> Allocation:
     """New zeros, as many bytes as some memory has, on the device where it is."""
-    return allocate(memory.nbytes, cleared=True, beside=memory)
+    zeros = allocate(memory.nbytes, cleared=True, beside=memory)
+    zeros.parts = memory.parts
+    return zeros
 
 
 def duplicate_of(memory: Allocation) -> Allocation:
     """New memory on the same device with a copy of the bytes."""
     copy = allocate(memory.nbytes, cleared=False, beside=memory)
+    copy.parts = memory.parts
     copy_bytes(copy, 0, memory, 0, memory.nbytes)
     if memory.unwritten:
         memory.unwritten.duplicated(copy)
