@@ -334,8 +334,7 @@ class VectorMemory(VectorValues):
                 self.line(f"put_columns({columns});")
                 self.line(f"{columns}.first = {first}, {columns}.count = {count};")
                 self.line(f"{columns}.offsets = {place.offsets};")
-            self.line(f"{columns}.block = {block};")
-            self.line(f"get_columns({columns}.at, {first}, {place.offsets}, {count});")
+            self.line(f"get_columns({columns}, {first}, {place.offsets}, {block}, {count});")
         return replace(place, columns=columns, column=f"{columns}.at[{lane}]")
 
     def given_components(self, place: Place) -> str:

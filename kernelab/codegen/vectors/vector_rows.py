@@ -8,7 +8,8 @@ Four registers hold the rows of all lanes, the k-th those of lanes k, k + 4 and 
 four numbers transpose them.  A gather for each component takes up to twice as long.
 
 A loop along `x[i, k]`, in which each lane has a row of its own, reads and writes as many columns at a time as
-there are lanes: a register for each row, transposed by shuffles.
+there are lanes: a register for each row, transposed by shuffles.  It asks for what follows in each row, since no
+processor looks ahead in so many rows at once.
 """
 
 _ROWS = """\
@@ -88,14 +89,20 @@ template <int d> INLINE void exchange_all(vf* all) {{
   for (int k = 0; k < {width}; ++k)
     if (!(k & d)) exchange<d>(all[k], all[k + d]);
 }}
-__attribute__((noinline)) static void get_columns(vf* at, const char* p, vi offsets, long long count) {{
+__attribute__((noinline)) static void get_columns(Columns& columns, const char* p, vi offsets,
+                                                  long long block, long long count) {{
   const vi there = iota < (int)count;
+  const long long ahead = block < columns.block ? -128 : 128;
   vf all[{width}];
 #pragma GCC unroll {width}
-  for (int k = 0; k < {width}; ++k) all[k] = fetch(p + offsets[k], there);
+  for (int k = 0; k < {width}; ++k) {{
+    all[k] = fetch(p + offsets[k], there);
+    __builtin_prefetch(p + offsets[k] + ahead);
+  }}
   {exchanges}
 #pragma GCC unroll {width}
-  for (int k = 0; k < {width}; ++k) at[k] = all[k];
+  for (int k = 0; k < {width}; ++k) columns.at[k] = all[k];
+  columns.block = block;
 }}
 __attribute__((noinline)) static void put_columns(const Columns& columns) {{
   if (columns.block < 0) return;
@@ -114,7 +121,7 @@ __attribute__((noinline)) static void put_columns(const Columns& columns) {{
 """
 
 NAMES = "Four FourU FourI row_at rows_at put_rows low_turns high_turns low_pairs high_pairs low all "
-NAMES += "Columns exchange exchange_all there get_columns put_columns"
+NAMES += "Columns exchange exchange_all there ahead get_columns put_columns"
 """The names in these texts."""
 
 
