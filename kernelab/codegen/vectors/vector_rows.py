@@ -8,7 +8,7 @@ Four registers hold the rows of all lanes, the k-th those of lanes k, k + 4 and 
 four numbers transpose them.  A gather for each component takes up to twice as long.
 
 A loop along `x[i, k]`, in which each lane has a row of its own, reads and writes as many columns at a time as
-there are lanes: a register for each row, transposed by shuffles.  It asks for what follows in each row, since no
+there are lanes: a register for each row, transposed by shuffles.  It asks for what follows in each row: no
 processor looks ahead in so many rows at once.
 """
 
