@@ -61,6 +61,9 @@ export class Store {
   private called = new Map<number, string>();
   private holders = new Map<string, number>();
   private named = 0;
+  /** For how many memories the name of a parameter may stand. */
+  private guesses = new Map<string, number>();
+  private guessed = 0;
   private depths: number[] = [];
   private scoped = 0;
   private heard = new Set<() => void>();
@@ -91,8 +94,9 @@ export class Store {
     this.firstAt.clear();
     this.called.clear();
     this.holders.clear();
+    this.guesses.clear();
     this.depths = [];
-    this.savedBytes = this.looked = this.named = this.scoped = 0;
+    this.savedBytes = this.looked = this.guessed = this.named = this.scoped = 0;
     this.outside = false;
     this.writers = [];
     this.views = [];
@@ -119,7 +123,11 @@ export class Store {
 
   /** What is looked up often: overwrites and scopes by record, and names and the arrays over each memory. */
   private index(): void {
-    const { overwrites, clashes, arrays, names, scopes } = this.data;
+    const { overwrites, clashes, arrays, memories, names, scopes } = this.data;
+    for (; this.guessed < memories.length; this.guessed++) {
+      const [parameter] = memories[this.guessed]!;
+      this.guesses.set(parameter, (this.guesses.get(parameter) ?? 0) + 1);
+    }
     for (; this.named < names.length; this.named++) this.rename(...names[this.named]!);
     for (; this.scoped < scopes.length; this.scoped++) {
       const [, begin, end] = scopes[this.scoped]!;
@@ -165,10 +173,11 @@ export class Store {
     return this.called.get(memory) ?? this.parameterOf(memory) ?? `array ${memory + 1}`;
   }
 
-  /** The parameter whose name stands for a memory that has none. */
+  /** The parameter whose name stands for a memory that has none, with a number where it stands for several. */
   parameterOf(memory: number): string | undefined {
     const parameter = this.data.memories[memory]?.[0];
-    return parameter !== undefined && this.holders.has(parameter) ? undefined : parameter;
+    if (parameter === undefined || this.holders.has(parameter)) return undefined;
+    return this.guesses.get(parameter)! > 1 ? `${parameter}#${memory + 1}` : parameter;
   }
 
   /** A memory gets a name, which another one loses. */

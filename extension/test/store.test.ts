@@ -59,6 +59,12 @@ test("an array without a name has that of its parameter, unless another array ha
   expect(factsOfMemory(store, 2)[1]!.textContent).toContain("parameter");
 });
 
+test("arrays without a name that are of one parameter have numbers", () => {
+  const store = new Store();
+  store.apply({ ...tape(1), memories: [["x", 4, false], ["out", 4, false], ["out", 4, false]], names: [] }); // prettier-ignore
+  expect([0, 1, 2].map((memory) => store.name(memory))).toEqual(["x", "out#2", "out#3"]);
+});
+
 test("a name is that of the last array that it was given", () => {
   const store = new Store();
   const names: [number, string][] = [[0, "x"], [1, "y"], [0, "old"], [1, "x"], [2, "y"], [2, "old"]]; // prettier-ignore

@@ -26,6 +26,7 @@ nor who reads the data.  It keeps no array alive.
 
 import weakref
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -366,10 +367,19 @@ class TapeData:
         return {memory: name for memory, name in dict(self.parts["names"]).items() if holders[name] == memory}
 
     def label(self, memory: int) -> str:
-        """The name of a memory, that of a parameter where the user gives it none, and to no other memory."""
+        """The name of a memory, that of a parameter where the user gives it none, and to no other memory.
+
+        A number follows where it is the parameter of several memories.
+        """
         parameter: str = self.parts["memories"][memory][0]
-        unnamed = f"array {memory + 1}" if parameter in self.taken else parameter
+        numbered = f"{parameter}#{memory + 1}" if self.guesses[parameter] > 1 else parameter
+        unnamed = f"array {memory + 1}" if parameter in self.taken else numbered
         return self.names.get(memory) or unnamed
+
+    @cached_property
+    def guesses(self) -> Mapping[str, int]:
+        """For how many memories the name of a parameter may stand."""
+        return Counter(parameter for parameter, *_ in self.parts["memories"])
 
     @cached_property
     def taken(self) -> Collection[str]:
