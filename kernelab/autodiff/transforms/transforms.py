@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.records.adjoint_buffers import Adjoints, filled, fresh, scalars
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh, scalars
 from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.provenance import Cut, lost_on_the_host
 from kernelab.autodiff.records.zero_chains import ZeroChain, loose_ends, zero_chains
@@ -36,13 +36,13 @@ from kernelab.autodiff.transforms.trees import (
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, counted, name_of
 from kernelab.hooks import steps
-from kernelab.host.traced import traced
+from kernelab.host.traced import origins, traced
 from kernelab.lang.rounding import alike
 from kernelab.lang.types import Scalar, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import HostArray, summed
-from kernelab.runtime.context.recorder import caller, refusal
+from kernelab.runtime.context.recorder import caller, made_from_host, refusal
 from kernelab.runtime.memory.memory import Allocation
 
 Function = Callable[..., Any]
@@ -318,7 +318,10 @@ class Exact:
         self.arrays = []
         for vector in vectors:
             for place, shape, dtype, example in layout.parts:
-                self.arrays.append(filled(example.shape, dtype, vector[place].reshape(shape), example))
+                self.arrays.append(fresh(example.shape, dtype, example, cleared=False))
+                self.arrays[-1].blank()[...] = vector[place].reshape(shape)
+                if origins(vector):  # numbers of unknown origin are told where the results come back
+                    made_from_host(self.arrays[-1], vector)
         self.level: Vectors | None = None
         if not layout.is_exact:
             self.level = level = Vectors(current())
