@@ -154,6 +154,16 @@ def test_columns_are_moved_together(name: str) -> None:
     assert ("put_columns(" in text) == (name in WRITTEN_TOGETHER)
 
 
+@pytest.mark.parametrize(("place", "is_own"), [("j, i, k", True), ("0, i, 16 * j + k", False)])
+def test_columns_are_written_together_where_no_other_thread_comes_to_their_row(
+    place: str, is_own: bool
+) -> None:
+    head = "def f(z: array3d[float]):\n    j, i = tid()\n    for k in range(16):\n"
+    text = f"{head}        z[{place}] = 1.0\n"
+    written = emit_vectors(scalarise(lowered(text, "f")), KINDS[0]).text.rpartition('extern "C"')[2]
+    assert ("put_columns(" in written) == is_own
+
+
 @pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
 def test_what_lies_between_rows_is_not_touched(lanes: Lanes) -> None:
     function, threads, columns = scalarised("added to"), 2 * lanes.width, lanes.width + 3

@@ -4,6 +4,7 @@ from tests.planted.faults import AUTODIFF, Fault
 from tests.planted.later import CODEGEN, VECTORS
 
 ROWS = ("tests/codegen/test_vector_rows.py",)
+COLUMNS = ("tests/codegen/test_vector_columns.py",)
 BACKWARD_PASS = ("tests/autodiff/test_backward.py",)
 
 LANES = (
@@ -83,6 +84,34 @@ LANES = (
         "put_rows(rows, low_pairs(xy0, zw0)), put_rows(rows + 1, high_pairs(xy0, zw0));",
         "put_rows(rows + 1, low_pairs(xy0, zw0)), put_rows(rows, high_pairs(xy0, zw0));",
         ROWS,
+    ),
+    Fault(
+        "columns are read beyond the end of their row",
+        CODEGEN,
+        "all[k] = fetch(p + offsets[k], there);",
+        "all[k] = *(const vfu*)(p + offsets[k]);",
+        COLUMNS,
+    ),
+    Fault(
+        "the last columns that a loop changes are not written",
+        CODEGEN,
+        'yield f"put_columns({columns});"',
+        "yield from ()",
+        COLUMNS,
+    ),
+    Fault(
+        "a loop keeps columns that it changes elsewhere, too",
+        CODEGEN,
+        "if not all(one.indices == stmt.indices and one in loop.body.stmts for one in inside):",
+        "if not inside:",
+        COLUMNS,
+    ),
+    Fault(
+        "rows of columns may be those of other threads",
+        CODEGEN,
+        "return is_own and {*function.threads}.issubset(rows) and",
+        "return is_own and",
+        COLUMNS,
     ),
     Fault(
         "the third component of a vector is not added",
