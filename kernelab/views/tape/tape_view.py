@@ -297,14 +297,12 @@ def _row(data: TapeData, record: int) -> tuple[Cell, ...]:
 
 
 def _arrays(data: TapeData, parameters: Sequence[str], arrays: Sequence[int]) -> Cell:
-    """Arrays by their names in the notebook; dim, those without one by their parameters or their shapes."""
+    """Arrays by their names in the notebook; dim, those without one by the names that the picture has."""
     runs: dict[Run, None] = {}
     for parameter, number in zip(parameters, arrays, strict=True):
-        name, (dtype, shape) = data.names.get(data.memory(number)), data.layout(number)
-        _, dot, field = parameter.partition(".")
-        is_telling = parameter and parameter not in data.taken
-        described = parameter if is_telling else f"{dtype}, shape {' × '.join(map(str, shape))}"
-        runs[Run(described, "dim") if name is None else Run(f"{name}{dot}{field}")] = None
+        memory = data.memory(number)
+        name, (_, dot, field) = data.names.get(memory), parameter.partition(".")
+        runs[Run(data.label(memory), "dim") if name is None else Run(f"{name}{dot}{field}")] = None
     return Cell(tuple(run for one in runs for run in (Run(", "), one))[1:])
 
 
