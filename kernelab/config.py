@@ -87,6 +87,9 @@ def _checked(name: str, wanted: Any) -> object:
             raise KernelValueError.of(message, "setting", "write kl.config.threads = 1")
         return wanted if wanted is None else int(wanted)
     if name not in _BYTES:
+        if isinstance(wanted, str):  # "no" would be true
+            message = f"{name} is True or False, not the text {wanted!r}"
+            raise KernelValueError.of(message, "setting", f"write kl.config.{name} = False")
         return bool(wanted)
     if wanted is None and name == "kept_memory":
         return None
@@ -126,7 +129,8 @@ class _Config(ModuleType):
 
     @verify_autograd_array_access.setter
     def verify_autograd_array_access(self, wanted: bool) -> None:
-        change_settings(overwrite="warn" if wanted else "save")
+        is_wanted = _checked("verify_autograd_array_access", wanted)
+        change_settings(overwrite="warn" if is_wanted else "save")
 
     @property
     def kernel_cache_dir(self) -> str | None:

@@ -33,6 +33,14 @@ def test_a_setting_of_warps_is_taken_and_says_why_it_changes_nothing() -> None:
     assert "the GPU that it is launched on" in kl.config.UNUSED["ptx_target_arch"]
 
 
+@pytest.mark.parametrize("name", ["check_races", "live_tapes", "verify_autograd_array_access"])
+def test_a_text_is_neither_true_nor_false(name: str) -> None:
+    before = getattr(kl.config, name)
+    with pytest.raises(kl.KernelValueError, match=f"{name} is True or False, not the text 'no'"):
+        setattr(kl.config, name, "no")
+    assert getattr(kl.config, name) is before
+
+
 @pytest.mark.parametrize("name", ["loop_memory", "kept_memory", "kernel_cache_dir"])
 def test_a_setting_that_cannot_be_so_is_refused_in_kernelabs_words(name: str) -> None:
     with pytest.raises(kl.KernelValueError, match=f"^{name} is .*, not -1"):

@@ -116,6 +116,7 @@ stop_recording: a tape records what runs inside `with kl.Tape() as tape:`; pass 
     launch that is not to be recorded
 start|stop|record: a tape records what runs inside `with kl.Tape() as tape:`
 plot|show|display|draw|view|graph|print|summary: write kl.show(tape), or tape as the last line of a cell
+save\w*|to_(png|html|file): write tape.to_svg(), which is the text of a picture
 records?_?list|records|launches|ops|operations: write list(tape), or kl.show(tape)
 """)
 """Attributes of tapes."""
@@ -273,9 +274,9 @@ Variable: arrays are made by array => write kl.array(..., dtype=float, requires_
 minimize: optimisers minimise => write kl.optim.Adam([x], lr=0.1).minimize(f)
 grad|value_and_grad|vmap|jvp|vjp|jacfwd|jacrev|hessian|hvp: transforms are in kl.func => write
     kl.func.{name}
-jacobian|jacobian_fd|gradcheck|gradcheck_tape: it is in kl.autograd => write kl.autograd.{name}
-no_grad|inference_mode|enable_grad|set_grad_enabled: only what a Tape records is differentiated => launch
-    outside of the with block
+jacobian(_fd|_plot)?|gradcheck(_tape)?|taylor_test|plot_(sparsity|kernel_jacobians): it is in kl.autograd => write kl.autograd.{name}
+no_grad|inference_mode|enable_grad|set_grad_enabled: only what a Tape records is differentiated => compute
+    it outside of `with kl.Tape()`
 jit|njit|vectorize|guvectorize: kernels are compiled by a decorator or a cell => write @kl.kernel, or
     %%kernel
 float|int: the types of Python serve => write {name}, kl.float64, kl.int8, ...
