@@ -289,6 +289,8 @@ def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:
         hint = f"write kl.map(kl.{operation}, {', '.join('xyzabc'[:operands])})"
         if operation in {"dot", "matmul"}:
             hint = "write x @ y, or kl.map(kl.dot, x, y) for arrays of vectors"
+        elif operation in {"max", "min", "argmax", "argmin"} and operands == 1:
+            hint = f"write np.{operation}(x.numpy()) on the host, or kl.map(kl.{operation}, x) of vectors"
         raise KernelTypeError.of(message, "host", hint)
     array = np.asarray(value)
     scalar = BY_DTYPE.get(array.dtype)

@@ -31,7 +31,12 @@ cpu: write x.to('cpu'), or x.numpy() for NumPy
 cuda: write x.to('cuda')
 mT|swapaxes: write x.transpose((1, 0))
 permute: write x.transpose((1, 0, 2))
-dot|inner: write x @ y
+dot|inner|matmul|mm|bmm: write x @ y
+copy_: write x.assign(y)
+masked_fill|where: write kl.map(kl.where, mask, y, x)
+gather|index_select|scatter|scatter_add|index_add: write x[indices], y[indices] = x or y[indices] += x
+softmax: write e = kl.map(kl.exp, x), then e / e.sum()
+expand|expand_as|broadcast_to: operators stretch an axis of length 1: write x * kl.ones(...)
 cumsum: write kl.utils.array_scan(x, out)
 type: write x.astype(...)
 float|int: write x.astype({name})
@@ -274,7 +279,8 @@ Variable: arrays are made by array => write kl.array(..., dtype=float, requires_
 minimize: optimisers minimise => write kl.optim.Adam([x], lr=0.1).minimize(f)
 grad|value_and_grad|vmap|jvp|vjp|jacfwd|jacrev|hessian|hvp: transforms are in kl.func => write
     kl.func.{name}
-jacobian(_fd|_plot)?|gradcheck(_tape)?|taylor_test|plot_(sparsity|kernel_jacobians): it is in kl.autograd => write kl.autograd.{name}
+jacobian(_fd|_plot)?|gradcheck(_tape)?|taylor_test|plot_(sparsity|kernel_jacobians): it is in
+    kl.autograd => write kl.autograd.{name}
 no_grad|inference_mode|enable_grad|set_grad_enabled: only what a Tape records is differentiated => compute
     it outside of `with kl.Tape()`
 jit|njit|vectorize|guvectorize: kernels are compiled by a decorator or a cell => write @kl.kernel, or
@@ -293,7 +299,9 @@ matmul: arrays have an operator for it => write a @ b
 (MarchingCubes|marching_cubes)\w*: surfaces are not part of the language => use scikit-image
 build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched
-nn|Parameter: there are no layers => write kernels; kl.optim has SGD and Adam
+softmax: it is not an operation => write e = kl.map(kl.exp, x), then e / e.sum()
+nn|Parameter|Linear|Conv\dd|dropout|cross_entropy|mse_loss|layer_norm|batch_norm|one_hot: there are no
+    layers => write kernels; kl.optim has SGD and Adam
 RMSprop|Adagrad|Adadelta|Adamax|AdamW|NAdam|LBFGS|Rprop: kl.optim has SGD and Adam => write
     scipy.optimize.minimize(kl.func.as_numpy(f), start, jac=True)
 """)

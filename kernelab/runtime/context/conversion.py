@@ -251,7 +251,7 @@ def type_of_numpy(dtype: Any) -> Scalar:
 
 def _type_instead(dtype: Any) -> str:
     if isinstance(dtype, int):
-        return "a shape of several dimensions is one argument: zeros((2, 3))"
+        return "a shape of several dimensions is one argument, zeros((2, 3)); x.reshape(...) gives another"
     if isinstance(dtype, float):
         return "several numbers are one argument: array([1.0, 2.0])"
     if isinstance(dtype, np.dtype) and dtype.names:
