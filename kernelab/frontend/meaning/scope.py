@@ -161,20 +161,13 @@ def changed_in(stmts: Sequence[ast.stmt]) -> Names:
 
 def bound_in(refused: ast.stmt) -> Names:
     """The names that a statement binds which a kernel cannot contain, in whatever way Python has."""
-    names: set[str] = set()
-    for node in ast.walk(refused):
-        match node:
-            case (
-                ast.Name(id=name, ctx=ast.Store())
-                | ast.FunctionDef(name=name)
-                | ast.ClassDef(name=name)
-                | ast.alias(asname=str(name))
-                | ast.MatchAs(name=str(name))
-            ):
-                names.add(name)
-            case ast.alias(name=module):
-                names.add(module.partition(".")[0])
-    return frozenset(names)
+    return frozenset(
+        name.partition(".")[0]
+        for node in ast.walk(refused)
+        if not isinstance(getattr(node, "ctx", None), ast.Load)
+        for name in (getattr(node, part, None) for part in ("id", "name", "asname"))
+        if isinstance(name, str)
+    )
 
 
 def _collect(stmts: Sequence[ast.stmt], facts: Facts, in_loop: bool) -> None:
