@@ -150,9 +150,9 @@ def test_the_components_of_many_vectors_are_curves_of_their_own() -> None:
     ("x", "expected"),
     [
         (kl.zeros(0), "no elements"),
-        (kl.zeros((3, 4, 5)), "[0], the first of 3: of all, 0 to 0, mean 0"),
-        (kl.ones((3, 4, 5, 6)), "[0, 0], the first of 12: of all, 1 to 1, mean 1"),
-        (kl.zeros((3, 2000, 1000)), "[0], the first of 3: of all, 0 to 0, mean 0, of one element in 8"),
+        (kl.zeros((3, 4, 5)), "only [0] of 3 is shown: in all 0 to 0, mean 0"),
+        (kl.ones((3, 4, 5, 6)), "only [0, 0] of 12 is shown: in all 1 to 1, mean 1"),
+        (kl.zeros((3, 2000, 1000)), "only [0] of 3 is shown: in all 0 to 0, mean 0, of one element in 8"),
         (kl.full(20, np.nan), "no finite number"),
         (kl.array(np.arange(20) % 2 == 0), "False to True, mean 0.5"),
         (kl.zeros((9, 9), dtype=kl.mat33), "array of 9 × 9 mat33"),

@@ -89,6 +89,7 @@ def test_a_curve_gets_a_point_with_each_update() -> None:
     curve = kl.live.curve("loss", "error")
     assert "no numbers yet" in repr(curve)
     curve.update(1.0, np.float32(2.0))
+    assert "after 1 step" in repr(curve) and "1 steps" not in repr(curve)
     curve.update(kl.array([0.5]), 3)
     assert news(curve) == "loss 0.5, error 3 after 2 steps"
     assert len(re.findall("<path", page.render(curve.node(None)))) == 2

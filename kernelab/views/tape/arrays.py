@@ -214,9 +214,10 @@ def _is_photograph(shown: array, matrix: Values) -> bool:
 def _title(title: str, shown: array, values: Values) -> str:
     parts = [title] if title else []
     if shown.ndim > 2:
-        parts.append(f"[{', '.join(['0'] * (shown.ndim - 2))}], the first of {math.prod(shown.shape[:-2])}")
+        place = ", ".join(["0"] * (shown.ndim - 2))
+        parts.append(f"only [{place}] of {math.prod(shown.shape[:-2])} is shown")
     if isinstance(shown.dtype, Scalar):
-        parts.append(f"of all, {_range(values)}" if shown.ndim > 2 else _range(values))
+        parts.append(f"in all {_range(values)}" if shown.ndim > 2 else _range(values))
     return ": ".join(parts)
 
 
