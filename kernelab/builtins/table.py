@@ -292,7 +292,7 @@ def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:
         elif operation in {"max", "min", "argmax", "argmin"} and operands == 1:
             hint = f"write np.{operation}(x.numpy()) on the host, or kl.map(kl.{operation}, x) of vectors"
         raise KernelTypeError.of(message, "host", hint)
-    array = np.asarray(value)
+    array = np.asarray(untraced(value))
     scalar = BY_DTYPE.get(array.dtype)
     if scalar is None or array.ndim > 2:
         message = f"{value!r} is not a number, vector or matrix that a kernel can hold"

@@ -16,6 +16,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from kernelab.hooks import filled
+from kernelab.lang.rounding import BFLOAT16
 
 MOST = 4
 """How many origins a number remembers."""
@@ -90,7 +91,7 @@ def traced(value: Any, sources: Origins) -> Any:
         return value
     base = value.__class__
     if base in _NUMBERS:
-        number = base.__new__(_NUMBERS[base], value)
+        number = _NUMBERS[base]._over.__new__(_NUMBERS[base], value)
         number._origins = sources
         return number
     if isinstance(value, np.ndarray):
@@ -259,8 +260,12 @@ def _follow_operators(kind: Any, types: tuple[type, ...]) -> None:
         setattr(kind, f"__r{name}__", behind)
 
 
-def _number_of(base: Any) -> Any:
-    """The class of numbers of a type of Python's or NumPy's with origins: of `float` it is `TracedFloat`."""
+def _number_of(base: Any, over: Any = None) -> Any:
+    """The class of numbers of a type of Python's or NumPy's with origins: of `float` it is `TracedFloat`.
+
+    It is a subclass of the type, or of another one, `over`, that holds its numbers.
+    """
+    over = over or base
 
     def made(cls: Any, *values: Any, **named: Any) -> Any:
         return follow(base(*untraced(values), **untraced(named)), values, named)
@@ -269,13 +274,13 @@ def _number_of(base: Any) -> Any:
         return base, (self._plain(),)
 
     members = {
-        "__slots__": ("_origins",), "__new__": made, "__module__": __name__, "__hash__": base.__hash__,
-        "_plain": lambda self: base.__pos__(self),
+        "__slots__": ("_origins",), "__new__": made, "__module__": __name__, "__hash__": over.__hash__,
+        "_plain": over.__pos__ if over is base else lambda self: base(over.__pos__(self)), "_over": over,
         "__reduce_ex__": reduce, "__copy__": TracedNumber.__copy__, "__deepcopy__": TracedNumber.__deepcopy__,
         "__round__": TracedNumber.__round__, "_stands_for": base,
     }  # fmt: skip
     # NumPy takes the first base for the kind of number that this is.
-    kind: Any = type(f"Traced{base.__name__.capitalize()}", (base, TracedNumber), members)
+    kind: Any = type(f"Traced{base.__name__.capitalize()}", (over, TracedNumber), members)
     _follow_methods(kind, base, [name for name in (*_SIGNS, *_METHODS) if hasattr(base, name)])
     _follow_parts(kind, base)
     _follow_operators(kind, (*_OPERANDS, list, tuple) if issubclass(base, np.generic) else _OPERANDS)
@@ -285,6 +290,11 @@ def _number_of(base: Any) -> Any:
 _FLOATS = (float, np.float16, np.float32, np.float64, np.longdouble)
 _COMPLEX = (complex, np.complex64, np.complex128, np.clongdouble)
 _NUMBERS: dict[Any, Any] = {base: _number_of(base) for base in (*_FLOATS, *_COMPLEX)}
+if not BFLOAT16.names:
+    _BRAIN = _NUMBERS[BFLOAT16.type] = _number_of(BFLOAT16.type, np.float32)  # itself it has no subclasses
+    _BRAIN.dtype = property(lambda _: BFLOAT16)
+    _BRAIN.__repr__, _BRAIN.__str__ = (lambda v: repr(v._plain())), (lambda v: str(v._plain()))
+    _BRAIN.__format__ = lambda v, spec: format(v._plain(), spec)
 
 
 # ------------------------------------------------------------------------------------------ arrays

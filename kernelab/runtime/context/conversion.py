@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, near, type_name
-from kernelab.host.traced import untraced
+from kernelab.host.traced import Traced, untraced
 from kernelab.host.values import refuse_mask, type_of
 from kernelab.lang.rounding import fits, largest, require, rounded, widened
 from kernelab.lang.structs import Struct, StructArray, layout, unfit_for_arrays
@@ -55,7 +55,8 @@ def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     """Host data as a NumPy array of numbers; raises KernelTypeError or KernelValueError for anything else."""
     refuse_mask(data)
     try:
-        values = untraced(data) if isinstance(data, np.ndarray) else _kept_ints(np.asarray(data), data)
+        plain = untraced(data) if isinstance(_first(data), Traced) else data
+        values = plain if isinstance(plain, np.ndarray) else _kept_ints(np.asarray(plain), plain)
         if values.dtype == object and values.size and _culprit(values) is None:
             values = np.asarray(values.tolist())
     except (TypeError, ValueError, RuntimeError) as problem:  # the last of PyTorch, where gradients go on
@@ -67,6 +68,12 @@ def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     if values.dtype.kind in "biufV":
         return values
     raise _no_numbers(values, data, purpose)
+
+
+def _first(data: Any) -> Any:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return data
 
 
 def _kept_ints(values: HostArray, data: Any) -> HostArray:
