@@ -1,5 +1,6 @@
 """Brain floats: on the host, in kernels, in sums and under a tape, on both backends against NumPy."""
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -159,3 +160,21 @@ def test_whether_numbers_of_uint16_are_counts_or_bits_has_to_be_said() -> None:
         kl.array(bits, dtype=kl.bfloat16)
     assert kl.array(bits).view(kl.bfloat16).list() == [1.0, 2.0]
     assert kl.array(np.array([1, 2], np.uint16).astype(np.float32), dtype=kl.bfloat16).list() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("computed", "expected"),
+    [
+        (lambda x, b: x * b, [2.0, 4.0, 6.0]),
+        (lambda x, b: b * x, [2.0, 4.0, 6.0]),
+        (lambda x, b: b - x, [1.0, 0.0, -1.0]),
+        (lambda x, b: x**b, [1.0, 4.0, 9.0]),
+        (lambda x, b: operator.imul(kl.clone(x), b), [2.0, 4.0, 6.0]),
+    ],
+)
+def test_operators_of_arrays_take_a_number_of_theirs(computed: Any, expected: list[float]) -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=kl.bfloat16)
+    for number in (x[1], kl.bfloat16(2.0)):
+        found = computed(x, number)
+        assert isinstance(found, kl.array)
+        assert (found.dtype, found.list()) == (kl.bfloat16, expected)

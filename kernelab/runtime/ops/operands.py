@@ -28,6 +28,7 @@ from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.frontend.meaning.source import codes_of
 from kernelab.host.traced import follow, origins, untraced
 from kernelab.host.values import type_of, value_of
+from kernelab.lang.rounding import BFLOAT16
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import (
     LARGEST,
@@ -182,7 +183,15 @@ def _same(value: Any, words: tuple[str, ...], depth: int = 0) -> Any:
 INDICES = ("i", "j", "k", "l")
 
 # Made once: a union of classes takes longer to make than to ask.
-_OPERANDS = (array, int, float, np.ndarray, np.number, np.bool_)
+_OPERANDS = (
+    array,
+    int,
+    float,
+    np.ndarray,
+    np.number,
+    np.bool_,
+    *(() if BFLOAT16.names else (BFLOAT16.type,)),
+)
 _NUMBERS = (int, float, np.generic, np.ndarray)
 _TYPED = (array, Instance)
 
