@@ -13,6 +13,7 @@ from kernelab.autograd import jacobian
 from kernelab.errors import KernelTypeError, name_of
 from kernelab.func import hessian, hvp, jacrev
 from kernelab.interop import recorded, results_of
+from kernelab.lang.rounding import is_float_dtype
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import clone
@@ -27,10 +28,9 @@ class Problem:
         require_callable(f)
         examples = x0 if isinstance(x0, tuple | list) and any(isinstance(x, array) for x in x0) else (x0,)
         is_ours = all(isinstance(x, array) for x in examples)
-        default = array(shape=(np.size(x0),), dtype=float)
-        self.like: Sequence[array] = examples if is_ours else (default,)
         values = [x.numpy().reshape(-1) for x in examples] if is_ours else [np.asarray(x0).reshape(-1)]
-        if any(one.dtype.kind not in "biuf" for one in values):
+        self.like: Sequence[array] = examples if is_ours else (array(shape=values[0].shape, dtype=float),)
+        if any(one.dtype.kind not in "biu" and not is_float_dtype(one.dtype) for one in values):
             message = f"x0 is {described(x0)}, and has to be real numbers"
             raise KernelTypeError.of(message, "interop", "pass np.array([...]), or arrays")
         self.x0: Vector = np.concatenate(values).astype(np.float64)

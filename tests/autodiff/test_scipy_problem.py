@@ -187,3 +187,16 @@ def test_a_state_goes_on_from_call_to_call(dtype: Any) -> None:
     assert [p.fun(at), p.fun(at)] == [5.0, 10.0]
     assert p.jac(at) == pytest.approx([4.0, 8.0])
     assert state.list() == [3.0, 6.0]
+
+
+def test_arrays_of_several_sizes_stand_in_one_vector() -> None:
+    p = problem(lambda a, b: (a * a).sum() * b, (kl.array([1.0, 2.0]), kl.array([3.0])))
+    assert p.x0.tolist() == [1.0, 2.0, 3.0]
+    assert p.jac(p.x0) == pytest.approx([6.0, 12.0, 5.0])
+    assert p.hess(p.x0) == pytest.approx(np.array([[6.0, 0.0, 2.0], [0.0, 6.0, 4.0], [2.0, 4.0, 0.0]]))
+
+
+@pytest.mark.parametrize("dtype", [kl.bfloat16, kl.float16], ids=str)
+def test_a_program_over_halves_runs_in_float64(dtype: Any) -> None:
+    p = problem(lambda x: (x * x * x).sum(), kl.array([1.0, 2.0], dtype=dtype))
+    assert p.jac(np.array([1.1, 2.3])) == pytest.approx([3.63, 15.87])
