@@ -70,8 +70,7 @@ class Extension:
         self.shell.magics_manager.registry.pop(type(self.magics).__name__, None)
         for name in ("kernel", *MISSPELT):
             self.shell.magics_manager.magics["cell"].pop(name, None)
-        for name in ("kernel", "%kernel"):
-            self.shell.magics_manager.magics["line"].pop(name, None)
+        self.shell.magics_manager.magics["line"].pop("%kernel", None)
         self.shell.Completer.custom_matchers.remove(self.matcher)
         self.channel.remove()
         if self.inspector is not None:

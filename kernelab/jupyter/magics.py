@@ -23,7 +23,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
@@ -204,7 +204,7 @@ def parsed(magic: Any, line: str) -> Namespace:
             near += [] if word in words else get_close_matches(word, words, 1, 0.7)
         guess = f"; did you mean {' and '.join(near)}?" if near else ""
         raise UsageError(
-            f"{error}{guess}; the options are {', '.join(OPTIONS)} (%kernel? explains them)"
+            f"{error}{guess}; the options are {', '.join(OPTIONS)} (%%kernel? explains them)"
         ) from None
     return options
 
@@ -262,8 +262,8 @@ class KernelMagics(Magics):
     @argument(
         "--max-unroll", metavar="N", type=int, help=f"accepted, changes nothing: {UNUSED['max_unroll']}"
     )
-    @line_cell_magic
-    def kernel(self, line: str, cell: str | None = None) -> None:
+    @cell_magic
+    def kernel(self, line: str, cell: str) -> None:
         """Compile the functions of this cell: kernels, and functions for kernels.
 
         Every `def` whose parameters carry types is compiled when the cell runs, and its name lands in the
@@ -271,8 +271,6 @@ class KernelMagics(Magics):
         `name[n](...)` runs it once for each thread of a grid.
         """
         assert isinstance(self.shell, InteractiveShell)
-        if cell is None:
-            raise UsageError(FIRST_LINE)
         options = parsed(self.kernel, line)
         choices: dict[str, Any] = {"enable_backward": False} if options.no_backward else {}
         choices |= {"check": options.check} if options.check else {}

@@ -308,6 +308,10 @@ def test_a_kernel_without_an_adjoint_says_why(notebook: Notebook) -> None:
     assert "no adjoint: no parameter is a float or an array of floats" in outcome.text
 
 
+def test_an_empty_cell_is_not_told_of_a_magic_that_there_is_not(notebook: Notebook) -> None:
+    assert notebook.run("%%kernel").stream.strip().endswith("but the cell body is empty.")
+
+
 def test_help_of_what_a_cell_defines_is_short(notebook: Notebook) -> None:
     notebook.run(
         "%%kernel\ndef half(t: float):\n    return 0.5 * t\n\ndef halved(x: array[float]):\n    x[0] = 1.0"
