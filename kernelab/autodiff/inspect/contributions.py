@@ -101,7 +101,7 @@ def contributions(
     if not isinstance(tape, Tape):
         raise _refused(f"contributions takes the tape first, not {a_thing(tape)}", _CALL)
     if primal.__class__ is not array:
-        raise _refused(f"a gradient of {type(primal).__name__} has no elements of its own", _CALL)
+        raise _refused(f"contributions takes an array behind the tape, not {a_thing(primal)}", _CALL)
     position = _position(primal, index)
     if not primal.device.is_cpu:
         raise _refused("the array is not on the CPU", "record the launches on the CPU to look into them")

@@ -48,7 +48,8 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
         if name != "dtype" and name in {entry.name for entry in self.dtype.fields}:
-            raise KernelAttributeError.of_name(f"an array has no {name}", f'write ps["{name}"]', name)
+            message = f"{name} is a field of the structs in this array"
+            raise KernelAttributeError.of_name(message, f'write x["{name}"], the array of it', name)
         return super().__getattr__(name)
 
     def twin(self, allocation: Allocation) -> "structarray":
