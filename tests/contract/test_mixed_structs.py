@@ -118,3 +118,20 @@ def test_second_derivatives_pass_it_too(
     found: Callable[[Any, Any], Any], f: Any, slope: Any, curvature: Any, dtype: Any
 ) -> None:
     assert found(f, kl.array(X, dtype=dtype)) == pytest.approx(np.diag(curvature), rel=1e-5)
+
+
+@either
+def test_lanes_return_all_fields_of_an_array_of_structs(dtype: Any) -> None:
+    kernels = KERNELS[dtype]
+
+    def cells_of(x: Any) -> Any:
+        cells = kl.zeros(2, dtype=kernels["Cell"])
+        kl.launch(kernels["store"], 2, [x, cells])
+        kl.launch(kernels["count"], 2, [x, cells])
+        return cells
+
+    x = kl.array(np.arange(6.0).reshape(3, 2), dtype=dtype)
+    found = kl.func.vmap(cells_of)(x)
+    assert [*found] == ["level", "count", "weight"]
+    np.testing.assert_array_equal(found["level"].numpy(), x.numpy() ** 2)
+    np.testing.assert_array_equal(found["count"].numpy(), [[0, 0], [2, 2], [4, 4]])

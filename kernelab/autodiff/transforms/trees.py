@@ -195,6 +195,17 @@ def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
     return leaf(value)
 
 
+def with_all_fields(value: Any) -> Any:
+    """The same tree with a dict of all fields, integers too, in the place of each array of structs."""
+
+    def by_name(part: Any) -> Any:
+        if not isinstance(part, structarray):
+            return part
+        return {leaf.name: member for leaf, member in zip(placed(part.dtype), part.leaves, strict=True)}
+
+    return mapped(value, by_name)
+
+
 def rebuilt(value: Any, items: Iterator[Any]) -> Any:
     """The same tree with other leaves; a dict of fields for a struct that they do not fit."""
     return mapped(value, lambda part: together(part, items) if is_struct(part) else next(items))

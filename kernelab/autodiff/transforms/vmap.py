@@ -10,7 +10,7 @@ from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.base_level import current
 from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
 from kernelab.autodiff.transforms.transforms import Function, call, chunks
-from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, rebuilt
+from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, rebuilt, with_all_fields
 from kernelab.errors import GradientError, a_thing, name_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import refusal
@@ -69,7 +69,7 @@ def map_lanes(
                 arg if dim is None else level.split(_slice(arg, dim, chunk), dim)
                 for arg, dim in zip(args, dims, strict=True)
             ]
-            result, _ = call(func, arguments, False)
+            result = with_all_fields(call(func, arguments, False)[0])
         outputs = leaves(result, func)
         whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
         for joined, out in zip(whole, outputs, strict=True):
