@@ -136,6 +136,8 @@ def test_views_grow_with_the_letters_of_code_and_a_click_still_meets_its_launch(
     notebook.run_all()
     views = [notebook.page.locator(each) for each in (".klt-title", ".klt-problem code", ".kl-code pre")]
     letters = "node => node.getBoundingClientRect().height / node.textContent.split('\\n').length"
+    for view in views:
+        expect(view.first).to_be_visible()
     before = [view.first.evaluate(letters) for view in views]
     notebook.page.evaluate("document.documentElement.style.setProperty('--jp-code-font-size', '26px')")
     after = [view.first.evaluate(letters) for view in views]
