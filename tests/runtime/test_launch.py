@@ -230,6 +230,7 @@ def test_no_conversion_is_offered_where_none_works(made: Any) -> None:
         ([0.5, 0, 0, True], "not the float 0.5"),
         ([np.array(0.5), 0, 0, True], "not the float64 0.5"),
         ([0, 0, 0, 1.0], "`yes`"),
+        ([kl.zeros(1, dtype=int), 0, 0, True], r"or take n: array\[int32\], and read n\[0\]"),
     ],
 )
 def test_a_number_that_does_not_fit_is_refused(

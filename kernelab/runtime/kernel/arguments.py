@@ -225,7 +225,9 @@ class Parameter:
     def _reference(self, argument: array, wanted: Value) -> Packed:
         if not is_differentiable(wanted) or argument.dtype != wanted or argument.size != 1:
             is_float = scalar_of(wanted).is_float
-            hint = "an array of one element of that type would do" if is_float else "pass its value"
+            hint = "an array of one element of that type would do"
+            if not is_float:
+                hint = f"pass its value, or take {self.name}: array[{wanted}], and read {self.name}[0]"
             is_value = argument.size == 1 and not isinstance(argument.dtype, Struct)
             if is_float and is_value and shape_of(argument.dtype) == shape_of(wanted):
                 hint = f"write .astype(kl.{wanted}) here, whose gradient follows"
