@@ -2,7 +2,7 @@
 
     for k in range(n): s += x[i, k]        reads x[i, 0] .. x[i, 15] by one load for each lane
 
-Such a loop keeps a block of columns in registers, as many as there are lanes, and writes it when it comes to
+Such a loop keeps a block of columns as vectors, as many as there are lanes, and writes it when it comes to
 the next one (`codegen.vectors.vector_rows`).  A gather in each iteration would take four times as long.
 """
 

@@ -304,7 +304,7 @@ class VectorBody(VectorWriter):
         """Load and address before a loop what is the same in all of its iterations.
 
         A check that fails there leaves the group to scalar code, which may find that it never comes to it.
-        Returns the lines that write, behind the loop, what it keeps in registers.
+        Returns the lines that write, behind the loop, the columns that it keeps.
         """
         varies, kept = {*ir.entering(loop), *ir.defined(loop.body)}, list[str]()
         for stmt in always_run(loop.body):
