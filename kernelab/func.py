@@ -283,11 +283,11 @@ def jacfwd(
     has_aux: bool = False,
     *,
     chunk_size: int | None = None,
-    randomness: Randomness = "error",
+    randomness: Randomness = "same",
 ) -> Function:
     """A function that returns the Jacobian of `func`, computed from batches of `chunk_size` tangents.
 
-    As `jacrev`.  `randomness` says what a kernel means that draws random numbers while lanes differ.
+    As `jacrev`.  All columns draw the same random numbers; with ``randomness="error"`` none may be drawn.
 
     >>> kl.func.jacfwd(lambda x: kl.map(lambda v: v * v, x))(kl.array([2.0, 3.0])).numpy()
     array([[4., 0.],
@@ -304,12 +304,16 @@ def _forward_jacobian(
     argnums: Argnums,
     has_aux: bool = False,
     chunk_size: int | None = None,
-    randomness: Randomness = "error",
+    randomness: Randomness = "same",
     closes: bool = True,
 ) -> Function:
     """Implement `jacfwd`; `asked` is what the user called, and without `closes` all blocks are arrays."""
     _require_chunk(chunk_size)
     _require_randomness(randomness)
+    if randomness == "different":
+        message = f'{asked} with randomness="different" would draw other numbers for each column'
+        hint = "leave it out: a Jacobian is that of one run, in which all columns draw the same"
+        raise refusal(KernelValueError, message, "randomness", hint)
 
     @wraps(func)
     def jacobian(*args: Any) -> Any:
@@ -345,7 +349,7 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
     @_made(hessian, func, argnums)
     def second(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
-        outer = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same", closes=False)
+        outer = _forward_jacobian("hessian", jacrev(func, argnums), argnums, closes=False)
         blocks = outer(*inputs.args)
         full = [scalar_shape(inputs.flat.args[n]) for n in inputs.flat.chosen]
         shapes = zip(

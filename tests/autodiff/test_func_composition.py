@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import GradientError, KernelError
+from kernelab.errors import GradientError, KernelError, KernelValueError
 from tests.support.functions import K, close, product, reals, sine, stencil, sum_of_sines, total
 
 
@@ -145,8 +145,6 @@ def test_randomness_is_an_error_the_same_or_different() -> None:
     assert len(np.unique(different)) == 6
     with pytest.raises(KernelError, match="randomness='some' says nothing"):
         kl.func.vmap(f, randomness="some")  # type: ignore[arg-type]
-    with pytest.raises(GradientError, match="draws random numbers inside jacfwd"):
-        kl.func.jacfwd(f)(ones[0])
 
 
 def test_a_hessian_has_the_numbers_that_the_function_draws() -> None:
@@ -178,10 +176,17 @@ def test_lanes_that_run_in_chunks_draw_what_they_draw_together() -> None:
     for size in (1, 2):
         chunks = kl.func.vmap(noisy, randomness="different", chunk_size=size)(ones).numpy()
         np.testing.assert_array_equal(chunks, together)
-    tangents = [
-        kl.func.jacfwd(noisy, randomness="different", chunk_size=size)(ones[0]).numpy() for size in (1, 2)
-    ]
-    np.testing.assert_array_equal(*tangents)
+
+
+def test_all_columns_of_a_jacobian_draw_the_same_numbers() -> None:
+    x = kl.ones(2)
+    expected = kl.func.jacrev(noisy)(x).numpy()
+    for size in (None, 1):
+        np.testing.assert_array_equal(kl.func.jacfwd(noisy, chunk_size=size)(x).numpy(), expected)
+    with pytest.raises(KernelValueError, match="other numbers for each column"):
+        kl.func.jacfwd(noisy, randomness="different")
+    with pytest.raises(GradientError, match="draws random numbers inside jacfwd"):
+        kl.func.jacfwd(noisy, randomness="error")(x)
 
 
 def test_lanes_within_lanes_all_draw_different_numbers() -> None:

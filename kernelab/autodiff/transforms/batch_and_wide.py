@@ -249,9 +249,10 @@ class Batch(Level):
 
     def _distinct(self, program: Program) -> bool:
         if self.randomness == "error" and program.draws:
-            where = "a vmap" if self.asked in ("", "vmap") else self.asked
-            message = f"`{program.name}` draws random numbers inside {where}"
+            is_vmap = self.asked in ("", "vmap")
+            message = f"`{program.name}` draws random numbers inside {'a vmap' if is_vmap else self.asked}"
             hint = 'say whether the lanes draw the same: randomness="same", or "different"'
+            hint = hint if is_vmap else 'leave out randomness="error": all columns draw the same'
             raise GradientError.of(message, "randomness", hint, program.function.span)
         return self.randomness == "different" and program.draws
 

@@ -453,7 +453,7 @@ def columns(
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
             outputs = leaves(value, func)
             _require_float_outputs(func, outputs)
-            if randomness != "different" and (held or not is_last):
+            if held or not is_last:
                 values = [level.first(out).seen() for out in outputs]
                 held = held or [each.copy() for each in values]
                 _require_alike(func, held, values)
