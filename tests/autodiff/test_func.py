@@ -270,6 +270,8 @@ def test_gradients_are_of_one_number() -> None:
 
 
 def test_lanes_have_to_fit() -> None:
+    with pytest.raises(GradientError, match="argument `x` of <lambda> has no lanes: the axis"):
+        kl.func.vmap(lambda x: x)(kl.ones((0, 2)))
     with pytest.raises(GradientError, match=r"same number of lanes everywhere: `x` has 3, `y` has 2"):
         kl.func.vmap(lambda x, y: x)(reals(3), reals(2))
     with pytest.raises(GradientError, match=r"argument `y` of <lambda> is a float.*no lanes"):

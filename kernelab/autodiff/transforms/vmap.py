@@ -29,7 +29,10 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
             name = argument_name(func, i)
             dims[i] = _lane_axis(func, name, arg, dim)
             counts[name] = arg.shape[dims[i]]
-    if len(set(counts.values())) != 1 or 0 in counts.values():
+    if empty := [name for name, count in counts.items() if not count]:
+        message = f"argument {empty[0]} of {name_of(func)} has no lanes: the axis that counts them is empty"
+        raise refusal(GradientError, message, "in_dims", "call vmap where there is at least one lane")
+    if len(set(counts.values())) != 1:
         sizes = ", ".join(f"{name} has {size}" for name, size in counts.items()) or "no argument has any"
         raise refusal(GradientError, f"vmap needs the same number of lanes everywhere: {sizes}", "in_dims")
     return dims, next(iter(counts.values()))
