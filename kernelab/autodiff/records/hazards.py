@@ -345,9 +345,7 @@ class UnseenRecord(Simple):
             message = (
                 f"no gradient flows through {self.failed}, which failed before it had written all of {whole}"
             )
-            hint = (
-                "record a new tape, without the launch that failed; or set the array anew before it is read"
-            )
+            hint = "record a new tape without the failed launch, or set the array anew before it is read"
         else:
             changed = f"`{name}`, which this tape uses," if name else "an array that this tape uses"
             code = "unseen-write"

@@ -387,9 +387,8 @@ class Wide(Level):
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
         self._memories: WeakKeyDictionary[Allocation, dict[Scalar, Allocation]] = WeakKeyDictionary()
-        self._behind: WeakKeyDictionary[Allocation, set[Part]] = (
-            WeakKeyDictionary()
-        )  # what the host has not seen
+        self._behind: WeakKeyDictionary[Allocation, set[Part]] = WeakKeyDictionary()
+        """What has been computed and the host has not seen."""
 
     def wide(self, elements: array) -> array:
         """An array in float64; its memory is converted on first use, once for each precision in it."""

@@ -135,9 +135,8 @@ class Allocation:
         self.writable = writable
         self.version = 0
         self.serial = next(_SERIALS)
-        self.parts: tuple[
-            Any, ...
-        ] = ()  # the leaves of the structs that it holds, as `array.over` takes them
+        self.parts: tuple[Any, ...] = ()
+        """The leaves of the structs that it holds, as `array.over` takes them."""
         self.requires_grad = False
         self.adjoint: Allocation | None = None
         self.origin: Note | None = None

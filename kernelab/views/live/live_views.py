@@ -144,9 +144,8 @@ class LiveCurve(LiveView):
             return words(Run(", ".join(self.names), "strong"), ": no numbers yet", level=1)
         last = zip(self.names, points[-1], strict=True)
         latest = ", ".join(f"{name} {number(value)}" for name, value in last)
-        title = f"{latest} after {len(points):,} step{'s' * (len(points) != 1)}" + (
-            ", logarithmic" if self.log else ""
-        )
+        scale = ", logarithmic" if self.log else ""
+        title = f"{latest} after {len(points):,} step{'s' * (len(points) != 1)}{scale}"
         return Drawing(title, curves([points], self.names, title, len(points) - 1, log=self.log), ())
 
 
