@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.jacobians.subject import mark_gradient
-from kernelab.autodiff.transforms import transforms
+from kernelab.autodiff.transforms import rows_and_columns, transforms
 from kernelab.autodiff.transforms.base_level import current, run_host_call
 from kernelab.autodiff.transforms.host_calls import Compared, HostCall
 from kernelab.autodiff.transforms.host_numbers import (
@@ -271,7 +271,7 @@ def jacrev(
     def jacobian(*args: Any) -> Any:
         inputs = opened(func, args, argnums)
         recorded = transforms.record(*inputs.call, has_aux)
-        jacobians = _jacobians(inputs, recorded.result, transforms.rows(recorded, chunk_size), argnums)
+        jacobians = _jacobians(inputs, recorded.result, rows_and_columns.rows(recorded, chunk_size), argnums)
         return (jacobians, recorded.aux) if has_aux else jacobians
 
     return jacobian
@@ -320,7 +320,7 @@ def _forward_jacobian(
         inputs = opened(func, args, argnums)
         if not closes:
             inputs = replace(inputs, closes=False, is_of_kernels=False)
-        value, columns, aux = transforms.columns(*inputs.call, has_aux, chunk_size, randomness, asked)
+        value, columns, aux = rows_and_columns.columns(*inputs.call, has_aux, chunk_size, randomness, asked)
         jacobians = _jacobians(inputs, value, columns, argnums)
         return (jacobians, aux) if has_aux else jacobians
 

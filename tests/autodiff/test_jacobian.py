@@ -389,7 +389,7 @@ def test_rows_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     args = (K["gathered"], 6, [x], [kl.zeros(2)])
     whole = kl.autograd.jacobian(*args)[0, 0].numpy()
     numeric = kl.autograd.jacobian_fd(*args)[0, 0].numpy()
-    monkeypatch.setattr("kernelab.autodiff.transforms.transforms.CHUNK_BYTES", 1)
+    monkeypatch.setattr("kernelab.autodiff.transforms.rows_and_columns.CHUNK_BYTES", 1)
     np.testing.assert_array_equal(kl.autograd.jacobian(*args)[0, 0].numpy(), whole)
     np.testing.assert_array_equal(kl.autograd.jacobian_fd(*args)[0, 0].numpy(), numeric)
 

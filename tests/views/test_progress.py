@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.transforms import transforms
+from kernelab.autodiff.transforms import rows_and_columns
 from kernelab.hooks import Progress, steps
 from kernelab.views.pages import markup, page
 from kernelab.views.pages.display import Bar, finished, running
@@ -81,7 +81,7 @@ def test_a_stretch_of_rows_counts_as_so_many(told: Any) -> None:
 
 def test_jacobians_in_chunks_tell_their_steps(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = told(1.0)
-    monkeypatch.setattr(transforms, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(rows_and_columns, "CHUNK_BYTES", 1)
     add = kl.compile(
         "def add(x: array[float], s: array[float]):\n    i = tid()\n    atomic_add(s, i // 2, x[i])\n"
     )

@@ -43,7 +43,7 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.transforms import unit_vectors
+from kernelab.autodiff.transforms.rows_and_columns import unit_vectors
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import GradientError, KernelError
 from kernelab.runtime.context.recorder import refusal

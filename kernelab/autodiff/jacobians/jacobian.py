@@ -19,7 +19,8 @@ from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, Run
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.transforms import chunks, unit_vectors, warn_of_zeros
+from kernelab.autodiff.transforms.rows_and_columns import chunks, unit_vectors
+from kernelab.autodiff.transforms.transforms import warn_of_zeros
 from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, Span, missing

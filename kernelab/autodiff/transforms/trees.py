@@ -233,6 +233,9 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
     chosen = chosen_by(func, argnums)
     for n in chosen:
         _require_floats(func, args, n, argnums)
+    if all(isinstance(args[n], array) and not args[n].size for n in chosen):
+        n = chosen[0]
+        raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
     places = tuple(n % len(args) for n in chosen)
     twice = next((n for n in places if places.count(n) > 1), None)
     if twice is not None:
@@ -252,7 +255,7 @@ def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnu
     if is_struct(value):
         has_floats = any(True for _ in fields(value))
     else:
-        has_floats = isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
+        has_floats = isinstance(value, array) and is_differentiable(value.dtype)
     if not has_floats:
         raise _no_floats(value, f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
 

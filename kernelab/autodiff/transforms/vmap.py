@@ -9,7 +9,8 @@ from typing import Any
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.base_level import current
 from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
-from kernelab.autodiff.transforms.transforms import Function, call, chunks
+from kernelab.autodiff.transforms.rows_and_columns import chunks
+from kernelab.autodiff.transforms.transforms import Function, call
 from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, rebuilt, with_all_fields
 from kernelab.errors import GradientError, a_thing, name_of
 from kernelab.runtime.array.array import array
