@@ -227,6 +227,29 @@ def test_host_data_is_refused() -> None:
         kl.func.grad(_named_f(lambda x: kl.array([x.numpy().sum()], dtype=float)))(x)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_of_two_arguments_may_be_empty(place: int) -> None:
+    x, empty, k = reals(3), kl.zeros((0, 2)), 1 - place
+    args = (empty, x) if place == 0 else (x, empty)
+
+    def f(*args: kl.array) -> kl.array:
+        return args[k] * args[k]
+
+    one, two = kl.func.jacrev(f, (0, 1))(*args), kl.func.jacfwd(f, (0, 1))(*args)
+    np.testing.assert_allclose(one[k].numpy(), np.diag(2 * x.numpy()), rtol=1e-6)
+    np.testing.assert_array_equal(one[k].numpy(), two[k].numpy())
+    assert one[place].shape == two[place].shape == (3, 0, 2)
+
+    def loss(*args: kl.array) -> kl.array:
+        return kl.utils.array_sum(f(*args), out=kl.zeros(1))
+
+    blocks = kl.func.hessian(loss, (0, 1))(*args)
+    np.testing.assert_allclose(blocks[k][k].numpy(), 2 * np.eye(3), rtol=1e-6)
+    assert blocks[place][place].shape == (0, 2, 0, 2)
+    assert blocks[k][place].shape == (3, 0, 2)
+    assert kl.func.grad(loss, (0, 1))(*args)[place].shape == (0, 2)
+
+
 @pytest.mark.parametrize(
     "last",
     [

@@ -1,6 +1,5 @@
 """Gradients that are set to arrays of the user's: shared, not copied, and by several arrays if need be."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -95,7 +94,7 @@ VIEWS: dict[str, Callable[[kl.array], kl.array]] = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_refused_as_a_gradient_and_not_copied_in_silence(view: str) -> None:
     big, x = kl.ones(4, kl.float64), leaf(1, 2)
-    with pytest.raises(KernelTypeError, match=re.escape("write x.grad.assign(g)")):
+    with pytest.raises(KernelTypeError, match=r"part of a larger array[^$]*write x\.grad\.assign\(g\)"):
         x.grad = VIEWS[view](big)
     x.grad.assign(VIEWS[view](big))
     assert x.grad.list() == [1, 1]

@@ -361,7 +361,9 @@ class Gradients(Strided):
         mine = self.offset, self.strides, self.allocation.nbytes
         if mine == (value.offset, value.strides, value.allocation.nbytes):
             return None
-        return "a gradient shares the memory of what it is set to, and this is laid out in another way", (
+        is_part = value.allocation.nbytes > self.allocation.nbytes
+        how = "is a part of a larger array" if is_part else "is laid out in another way"
+        return f"a gradient shares the memory of what it is set to, and this {how}", (
             "write x.grad.assign(g) to copy the values; or set it to an array with memory of its own, laid "
             "out like that of x: g = kl.zeros_like(x)"
         )
