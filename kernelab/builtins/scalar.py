@@ -57,9 +57,13 @@ def tan(x: Float) -> Float:
     """Tangent of ``x``."""
 
 
+def _one_minus_square(x: Expr) -> Expr:
+    """``1 - x * x`` to the last digits, and so its slope, for which the factors would cancel near 0."""
+    return where(lt(abs_(x), 0.5), 1.0 - x * x, (1.0 - x) * (1.0 + x))
+
+
 def _circle(x: Expr) -> Expr:
-    """``sqrt(1 - x * x)`` to the last digits, and so its slope, for which the factors would cancel near 0."""
-    return where(lt(abs_(x), 0.5), 1.0 - x * x, (1.0 - x) * (1.0 + x)).apply("sqrt")
+    return _one_minus_square(x).apply("sqrt")
 
 
 @_function("asin", np.arcsin, lambda y, x: 1.0 / _circle(x), singular=True, domain=UNIT)
@@ -108,14 +112,41 @@ def tanh(x: Float) -> Float:
     """Hyperbolic tangent of ``x``."""
 
 
+@_function("asinh", np.arcsinh, lambda y, x: 1.0 / vector([x.const(1.0), x]).apply("length"))
+def asinh(x: Float) -> Float:
+    """The number whose hyperbolic sine is ``x``."""
+
+
+@_function(
+    "acosh", np.arccosh, lambda y, x: 1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)), singular=True, domain=(1.1, 4.0)
+)
+def acosh(x: Float) -> Float:
+    """The number from 0 whose hyperbolic cosine is ``x``; NaN below 1, derivative infinite at 1."""
+
+
+@_function("atanh", np.arctanh, lambda y, x: 1.0 / _one_minus_square(x), singular=True, domain=UNIT)
+def atanh(x: Float) -> Float:
+    """The number whose hyperbolic tangent is ``x``; infinite at -1 and 1, NaN beyond."""
+
+
 @_function("exp", np.exp, lambda y, x: y)
 def exp(x: Float) -> Float:
     """The exponential of ``x``."""
 
 
+@_function("expm1", np.expm1, lambda y, x: exp(x))
+def expm1(x: Float) -> Float:
+    """``exp(x) - 1``, to the last digits where ``x`` is close to 0."""
+
+
 @_function("log", np.log, lambda y, x: 1.0 / x, singular=True, domain=POSITIVE)
 def log(x: Float) -> Float:
     """The natural logarithm of ``x``; minus infinity at 0, NaN below."""
+
+
+@_function("log1p", np.log1p, lambda y, x: 1.0 / (1.0 + x), singular=True, domain=UNIT)
+def log1p(x: Float) -> Float:
+    """``log(1 + x)``, to the last digits where ``x`` is close to 0; minus infinity at -1, NaN below."""
 
 
 @_function("log2", np.log2, lambda y, x: 1.0 / (x * LN2), singular=True, domain=POSITIVE)

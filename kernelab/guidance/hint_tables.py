@@ -106,8 +106,6 @@ rsqrt|inversesqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
 det: write determinant(a)«/\bdet\b/determinant/»
 exp2: write 2.0 ** x
-expm1: write exp(x) - 1.0
-log1p: write log(1.0 + x)
 mix: write lerp(a, b, t)«/\bmix\b/lerp/»
 saturate: write clamp(x, 0.0, 1.0)
 fract: write x - floor(x)«/fract\((\w+)\)/(\1 - floor(\1))/»; frac(x) keeps the sign of x

@@ -17,6 +17,10 @@ SECOND: dict[str, Callable[[Numbers], Numbers]] = {
     "acos": lambda x: -x / ((1.0 - x) * (1.0 + x)) ** 1.5,
     "atan": lambda x: -2.0 * x / (1.0 + x * x) ** 2,
     "sinh": np.sinh,
+    "asinh": lambda x: -x / (1.0 + x * x) ** 1.5,
+    "atanh": lambda x: 2.0 * x / ((1.0 - x) * (1.0 + x)) ** 2,
+    "expm1": np.exp,
+    "log1p": lambda x: -1.0 / (1.0 + x) ** 2,
     "tanh": lambda x: -2.0 * np.tanh(x) / np.cosh(x) ** 2,
     "erf": lambda x: -4.0 / np.sqrt(np.pi) * x * np.exp(-x * x),
 }

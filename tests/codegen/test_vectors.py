@@ -1162,12 +1162,12 @@ WITHIN = {
     "log2": (0, 10),
     "log10": (0, 10),
     "tan": (-1.5, 1.5),
+    "acosh": (1, 10),
+    "atanh": (-1, 1),
+    "log1p": (-1, 10),
 }
-NUMPY = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan}
-UNARY = sorted(
-    FUNCTIONS
-    - {"pow", "atan2", "hypot", "asinh", "acosh", "atanh", "exp2", "exp10", "expm1", "log1p", "erf", "erfc"}
-)
+NUMPY = {f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+UNARY = sorted(FUNCTIONS - {"pow", "atan2", "hypot", "exp2", "exp10", "erf", "erfc"})
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-42, -1e-42, 1e30, -1e30]
 
 

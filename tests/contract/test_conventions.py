@@ -63,7 +63,8 @@ def test_the_slope_in_a_divisor_is_the_quotient_that_ran(
     assert slopes(remainder.format(dividend), divisor) == (-quotient, -quotient)
 
 
-WORDS = "sin cos tan asin acos atan sinh cosh tanh exp log log10 sqrt cbrt erf erfc erfinv erfcinv abs floor"
+WORDS = "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp expm1 log log1p log10 sqrt cbrt"
+WORDS += " erf erfc erfinv erfcinv abs floor"
 FORMS = [f"{word}({{}})" for word in WORDS.split()]
 FORMS += [
     "{0} * {0}",

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kernelab.backend.common.compiler import open_compiler
 
-_ONE = "acos asin atan cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor log log10 log1p log2 nearbyint"
-_ONE += " rint round sin sinh sqrt tan tanh trunc"
+_ONE = "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor log log10"
+_ONE += " log1p log2 nearbyint rint round sin sinh sqrt tan tanh trunc"
 _TWO = "atan2 copysign fmax fmin fmod nextafter pow"
 
 

@@ -192,6 +192,7 @@ _WIDE = {
     **{f"{name}f": name for name in ("sqrt", "exp", "log", "sin", "cos", "tan", "pow", "fabs", "fmax")},
     **{f"{name}f": name for name in ("fmin", "tanh", "sinh", "cosh", "atan", "atan2", "asin", "acos")},
     **{f"{name}f": name for name in ("floor", "ceil", "cbrt", "exp2", "log2", "log10", "log1p", "expm1")},
+    **{f"{name}f": name for name in ("asinh", "acosh", "atanh")},
 }
 """The names of single precision, and what replaces them where a function is compared with differences."""
 
