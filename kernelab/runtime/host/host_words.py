@@ -125,15 +125,9 @@ def constant(value: Any) -> Any:
     return value
 
 
-constant.__kernelab_name__ = "constant"  # type: ignore[attr-defined]
-
-
 def static(value: Any) -> Any:
     """The value itself: inside a kernel, an expression that is evaluated when the kernel is compiled."""
     return value
-
-
-static.__kernelab_name__ = "static"  # type: ignore[attr-defined]
 
 
 def quat_identity(dtype: Any = float) -> Any:
@@ -148,7 +142,7 @@ def transform_identity(dtype: Any = float) -> Any:
 
 _ON_THE_HOST: dict[str, Any] = {
     function.__name__: function
-    for function in (quat_identity, transform_identity, expect_eq, expect_neq, expect_near)
+    for function in (constant, static, quat_identity, transform_identity, expect_eq, expect_neq, expect_near)
 }
 for _function in _ON_THE_HOST.values():
     _function.__kernelab_name__ = _function.__name__
