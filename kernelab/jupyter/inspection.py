@@ -29,6 +29,7 @@ from kernelab.lang import ops
 from kernelab.lang.ir import For, Let, Var, While, defs, walk
 from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
+from kernelab.lang.types import Vec, type_named
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import short
@@ -292,24 +293,39 @@ def _in_body(text: str, before: str, names: Mapping[str, Any]) -> list[Offer]:
     name, index = dotted.groups()
     if name in PREFIXES:
         return [(f"{name}.{word}", kind) for word, kind in _words()]
-    stated = re.search(rf"\b{re.escape(name)}\s*:\s*(?:\w+\.)?(\w+)(?:\[(?:\w+\.)?(\w+))?", text)
-    kind, element = stated.groups("") if stated else ("", "")
-    is_array = kind.startswith("array")
-    if is_array and index is None:
+    kind, element = _type_of(name, text)
+    if element and index is None:
         return [(f"{name}.{attribute}", "property") for attribute in ARRAY_ATTRIBUTES]
     before_dot = name if index is None else ""  # a bracket begins a token of its own
-    return [
-        (f"{before_dot}.{field}", "property") for field in _fields(element if is_array else kind, text, names)
-    ]
+    return [(f"{before_dot}.{field}", "property") for field in _fields(element or kind, text, names)]
 
 
-def _fields(struct: str, text: str, names: Mapping[str, Any]) -> list[str]:
-    """The fields of a struct of the cell, or of the notebook."""
-    body = re.search(rf"^class {struct}\b[^\n]*\n((?:[ \t]+[^\n]*\n|[ \t]*\n)*)", text, re.MULTILINE)
-    if struct and body is not None:
+def _type_of(name: str, text: str) -> tuple[str, str]:
+    """The type that an annotation or an assignment states for a name, and that of an array's elements."""
+    kind, element = _annotation(name, text)
+    assigned = None if kind else re.search(rf"\b{name}\s*=\s*(?:\w+\.)?(\w+)([\[(])", text)
+    if assigned is None:
+        return kind, element
+    maker, bracket = assigned.groups()
+    return (maker if bracket == "(" else _annotation(maker, text)[1]), ""
+
+
+def _annotation(name: str, text: str) -> tuple[str, str]:
+    stated = re.search(rf"\b{name}\s*:\s*(?:\w+\.)?(\w+)(?:\[(?:\w+\.)?(\w+))?", text)
+    kind, element = stated.groups("") if stated else ("", "")
+    return kind, element if kind.startswith("array") else ""
+
+
+def _fields(type: str, text: str, names: Mapping[str, Any]) -> list[str]:
+    """The fields of a struct of the cell or of the notebook, or the components of a vector."""
+    body = re.search(rf"^class {type}\b[^\n]*\n((?:[ \t]+[^\n]*\n|[ \t]*\n)*)", text, re.MULTILINE)
+    if type and body is not None:
         return re.findall(r"^[ \t]+(\w+)[ \t]*:", body[1], re.MULTILINE)
-    found = getattr(names.get(struct), "__kernelab_struct__", None)
-    return [] if found is None else [field.name for field in found.fields]
+    found = getattr(names.get(type), "__kernelab_struct__", None)
+    if found is not None:
+        return [field.name for field in found.fields]
+    known = type_named(type)
+    return list("xyzw"[: known.n]) if isinstance(known, Vec) and known.n <= 4 else []
 
 
 def _words() -> Iterator[Offer]:

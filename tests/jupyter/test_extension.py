@@ -323,6 +323,22 @@ def test_the_body_completes_the_fields_of_structs(without_jedi: Notebook, is_in_
     without_jedi.run("Spring = None")
 
 
+def test_the_body_completes_the_components_of_vectors(without_jedi: Notebook) -> None:
+    body = "%%kernel\ndef f(v: vec2, several: array2d[kl.vec3d], q: array[quat]):\n"
+    body += "    i = tid()\n    taken = several[i, 0]\n    made = vec4(1.0)\n    s = s[0]\n    v.x = "
+    for before, components in {
+        "v.": "xy",
+        "several[i, 0].": "xyz",
+        "q[i].": "xyzw",
+        "taken.": "xyz",
+        "made.": "xyzw",
+        "s.": "",
+    }.items():
+        offered = without_jedi.complete(body + before)
+        assert {word.rpartition(".")[2] for word in offered} == set(components), before
+    assert without_jedi.complete(body + "i.") == {}
+
+
 def test_the_body_still_completes_the_names_of_the_notebook(without_jedi: Notebook) -> None:
     without_jedi.run("gravity = 9.81")
     assert "gravity" in without_jedi.complete("%%kernel\ndef f(x: array[float]):\n    x[0] = grav")
