@@ -1,6 +1,7 @@
 """The gradient check of a tape, and what a failed check says of the fault."""
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,33 @@ def test_what_may_have_come_by_the_host_is_a_warning_and_a_note_beside_a_pass(op
         tape.backward(loss)
     assert "the host made its values after" in report.whole.note
     assert report.whole.note in str(caught[0].message)
+
+
+NUMBERS: dict[str, tuple[Any, bool]] = {
+    "by float()": (lambda peak: 0.1 / (1.0 + float(peak)), True),
+    "by math": (lambda peak: 0.1 * math.sqrt(peak), True),
+    "a constant": (lambda peak: looked_at(float(peak), 0.1), False),
+}
+
+
+def looked_at(value: float, number: float) -> float:
+    assert value > 0.0
+    return number
+
+
+@pytest.mark.parametrize("way", NUMBERS)
+def test_a_number_that_the_host_may_have_computed_is_a_note_beside_a_pass(way: str) -> None:
+    """Nothing tells `0.1 / (1.0 + float(peak))` from a constant but that it came later, and is not alike."""
+    number, is_noted = NUMBERS[way]
+    x = reals(4)
+    with kl.Tape() as tape:
+        y = x * x
+        for _ in range(3):
+            y = y * number(y.numpy()[1])
+        _loss = y.sum()
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    told = "by float() or math, the gradient leaves it out"
+    assert report.whole.note.endswith(told) if is_noted else not report.whole.note
 
 
 def test_what_the_host_only_looks_at_is_no_cut() -> None:

@@ -31,7 +31,7 @@ from kernelab.autodiff.jacobians.subject import of_function, of_kernel, outside_
 from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy
 from kernelab.autodiff.records.backward import BackwardPlan
 from kernelab.autodiff.records.cuts import distinct, passive_cuts
-from kernelab.autodiff.records.detours import detours
+from kernelab.autodiff.records.detours import detours, number_by_order
 from kernelab.autodiff.records.hazards import ELSEWHERE
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import Cut
@@ -403,14 +403,18 @@ def _by_host(tape: Tape, plan: BackwardPlan) -> list[tuple[int, Cut]]:
 def _with_suspicion(tape: Tape, report: TapeReport) -> TapeReport:
     """The report on a tape that passes, with what may have come by the host, as the order of looks tells.
 
-    Warns of that, as `backward` does.
+    Warns of arrays, as `backward` does; a number is a note alone.
     """
-    cuts = _by_host(tape, _plan(tape))
+    plan = _plan(tape)
+    cuts = _by_host(tape, plan)
     for cut in distinct(cut for _, cut in cuts):
         cut.warn()
-    if report.whole is None or not cuts:
+    if report.whole is None:
         return report
-    message = min(cuts, key=itemgetter(0))[1].describe().message
+    if cuts:
+        message = min(cuts, key=itemgetter(0))[1].describe().message
+    else:
+        message = number_by_order(tape.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)
     note = "; ".join(filter(None, [report.whole.note, message]))
     return replace(report, whole=replace(report.whole, note=note))
 

@@ -4,7 +4,7 @@ No tape differentiates Python; both lines are named.  Knows records and what the
 adjoint.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kernelab.autodiff.records.coverage import WHOLE, boxes_in
@@ -24,6 +24,7 @@ from kernelab.autodiff.records.provenance import (
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.data_classes import replace
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import called
 from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.memory.memory import Allocation
 
@@ -258,3 +259,37 @@ def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> I
         if source is not None:
             record = sources.steps[number.record].record
             yield replace(number_from_host(record.title, record.place, source), reader=record)
+
+
+def number_by_order(
+    host: Provenance,
+    steps: Sequence[Step],
+    live: Collection[int],
+    on_the_way: Collection[Allocation],
+    seeds: Collection[array],
+) -> str:
+    """Which number of a launch may be of values that the host took before, as the order tells; "" if none.
+
+    What `float()` and `math` return carries no origin.  A number that several launches are given is constant.
+    """
+    that_matter = _Sources(host, steps, on_the_way).that_matter.difference(host.outer)
+    reads = [one for one in host.host_reads if one in that_matter]
+    leading = _leading(steps, seeds, live) if reads else ()
+    launches = [(i, steps[i].record) for i in sorted(leading)]
+    numbers = [
+        (i, record, position, str(record.arguments[position]))
+        for i, record in launches
+        if isinstance(record, LaunchRecord)
+        for position in record.kernel.plan.numbers
+        if record.would_reach_number(position)
+    ]
+    count = Counter((record.kernel, position, value) for _, record, position, value in numbers)
+    for i, record, position, value in numbers:
+        source = next((one for one in reads if one.record <= i), None)
+        if source is not None and count[record.kernel, position, value] == 1:
+            number = f"`{record.kernel.plan.parameters[position].name}` of {record.title} at {record.place}"
+            took = f"the host took {called(source.elements)} at {source.place}"
+            return (
+                f"{took}, before {number}: if it computed that by float() or math, the gradient leaves it out"
+            )
+    return ""
