@@ -123,6 +123,17 @@ def rooted(x: array[float], y: array[float]):
     t = x[i] * x[i]
     y[i] = sqrt(t - 1.0)
 
+def chaotic(x: array[float], y: array[float]):
+    i = tid()
+    s = x[i]
+    for k in range(100):
+        s = 3.9 * s * (1.0 - s)
+    y[i] = s
+
+def rapid(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sin(exp(x[i]))
+
 def off_by_one_percent(x: float):
     return x * x * x
 
@@ -191,6 +202,14 @@ def test_a_kink_is_named_at_its_line(
     assert worst.span is not None
     assert LINES[worst.span.line - 1] == line
     assert "thread 1" in worst.explanation
+
+
+@pytest.mark.parametrize(("name", "values"), [("chaotic", [0.3, 0.4]), ("rapid", [25.0, 30.0])])
+def test_a_derivative_that_no_step_is_small_enough_for_is_no_kink(
+    kernels: dict[str, Any], name: str, values: list[float]
+) -> None:
+    worst = judged(kernels[name], values, [kl.zeros(2)]).worst()
+    assert (worst.verdict, worst.span) == ("chaos", None)
 
 
 def test_threads_that_race_are_named_with_both_results(kernels: dict[str, Any]) -> None:

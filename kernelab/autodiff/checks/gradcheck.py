@@ -22,8 +22,8 @@ from kernelab.autodiff.checks.check_levels import Raced, races
 from kernelab.autodiff.checks.lost_digits import parted
 from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, require_chain, screen
 from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, require_entries, settle
-from kernelab.autodiff.checks.witnesses import FINEST, Pair, Suspected, Whole, Witnesses, by_pattern
-from kernelab.autodiff.jacobians.differences import UNSTEADY, Floats, told_apart
+from kernelab.autodiff.checks.witnesses import FINEST, SCALES, Pair, Suspected, Whole, Witnesses, by_pattern
+from kernelab.autodiff.jacobians.differences import SIZES, STEPS, UNSTEADY, Floats, numbers, told_apart
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
 from kernelab.autodiff.transforms.base_level import BASE
@@ -142,6 +142,9 @@ VERDICTS = {
     "function that a user wrote",
     "both": "adjoint and tangent agree with each other: the inputs are near a kink or a jump, or a custom "
     "derivative is wrong",
+    "chaos": "adjoint and tangent agree, and are so large that the next float of the input would change the "
+    "output by more than its size, as after many steps of a chaotic loop: differences cannot tell, and a step "
+    "along such a gradient says nothing",
     "all differ": "adjoint, tangent and differences all differ: a custom derivative is wrong, or the inputs "
     "are near a kink",
 }
@@ -418,6 +421,7 @@ def _judged(
             else:
                 moved = tangents()
                 verdict = _verdict(pair, None if moved is None else moved[k], limit)
+                verdict = "chaos" if verdict == "both" and _is_chaotic(asked, k, limit) else verdict
                 result = _explained(subject, pair, replace(result, verdict=verdict), limit)
         judged.append(result)
     return judged
@@ -450,7 +454,7 @@ def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Toleranc
         cause = next((each for each in tried if each is not None), None)
     else:
         cause = blame(subject, i, next(iter(columns)), limit.eps)
-    if cause is None:
+    if cause is None or (result.verdict == "chaos" and cause.kind == "kink"):
         return result
     is_known = result.verdict == "adjoint" and cause.kind != "builtin"
     verdict = result.verdict if is_known else cause.kind
@@ -470,6 +474,18 @@ def _verdict(pair: Pair, tangent: Floats | None, limit: Tolerance) -> str:
     if from_adjoint <= 0.01 * between:
         return "both"
     return "adjoint" if from_differences <= 0.1 * between else "all differ"
+
+
+def _is_chaotic(asked: Witnesses, k: int, limit: Tolerance) -> bool:
+    """Whether the worst entry says that the next number of the input changes the output by its size or more."""
+    pair = asked.pairs[k]
+    worst = int(np.argmax(limit.excess(pair)))
+    at = np.zeros(pair.numeric.shape, np.bool_)
+    at.flat[worst] = True
+    step, size = (asked.closer(k, at, SCALES[0], each).flat[worst].real for each in (STEPS, SIZES))
+    change = abs(pair.numeric.flat[worst]) * step
+    next_number = pair.epsilon * abs(numbers(pair.input.elements)[pair.place(worst)[1]])
+    return bool(0.0 < change and max(change, size) < abs(pair.adjoint.flat[worst]) * next_number)
 
 
 def _compare(pair: Pair, limit: Tolerance) -> PairResult:
