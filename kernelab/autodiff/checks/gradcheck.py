@@ -142,9 +142,9 @@ VERDICTS = {
     "function that a user wrote",
     "both": "adjoint and tangent agree with each other: the inputs are near a kink or a jump, or a custom "
     "derivative is wrong",
-    "chaos": "adjoint and tangent agree, and are so large that the next float of the input would change the "
-    "output by more than its size, as after many steps of a chaotic loop: differences cannot tell, and a step "
-    "along such a gradient says nothing",
+    "chaos": "adjoint and tangent agree, and are so large that the next float of the input would change "
+    "the output by more than its size, as after many steps of a chaotic loop: differences cannot tell, and a "
+    "step along such a gradient says nothing",
     "all differ": "adjoint, tangent and differences all differ: a custom derivative is wrong, or the inputs "
     "are near a kink",
 }
@@ -477,15 +477,15 @@ def _verdict(pair: Pair, tangent: Floats | None, limit: Tolerance) -> str:
 
 
 def _is_chaotic(asked: Witnesses, k: int, limit: Tolerance) -> bool:
-    """Whether the worst entry says that the next number of the input changes the output by its size or more."""
+    """Whether, by the worst entry, the next float of the input changes the output by more than its size."""
     pair = asked.pairs[k]
     worst = int(np.argmax(limit.excess(pair)))
     at = np.zeros(pair.numeric.shape, np.bool_)
     at.flat[worst] = True
     step, size = (asked.closer(k, at, SCALES[0], each).flat[worst].real for each in (STEPS, SIZES))
     change = abs(pair.numeric.flat[worst]) * step
-    next_number = pair.epsilon * abs(numbers(pair.input.elements)[pair.place(worst)[1]])
-    return bool(0.0 < change and max(change, size) < abs(pair.adjoint.flat[worst]) * next_number)
+    next_float = pair.epsilon * abs(numbers(pair.input.elements)[pair.place(worst)[1]])
+    return bool(change > 0.0 and max(change, size) < abs(pair.adjoint.flat[worst]) * next_float)
 
 
 def _compare(pair: Pair, limit: Tolerance) -> PairResult:
