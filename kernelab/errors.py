@@ -239,16 +239,32 @@ def _shown(change: re.Match[str]) -> str:
     return "" if is_substitution else change[1].removeprefix("^")
 
 
+EXCERPT = 100
+"""How many characters of a line are shown: a page wraps longer ones, and carets below them stand anywhere."""
+
+
 def _excerpt(span: Span, note: str) -> list[str]:
     text = span.source.line(span.line)
     place = [f"  {span}"]
     if not text.strip():
         return place
     end = span.end_column if span.end_line == span.line else len(text)
-    width = max(1, end - span.column)
+    start, end, text = _window(text, span.column, max(end, span.column + 1))
     gutter = f"{span.line:>5} | "
-    caret = " " * len(gutter) + " " * span.column + "^" * width
+    caret = " " * (len(gutter) + start) + "^" * (end - start)
     return [*place, gutter + text, caret + (f"   {note}" if note else "")]
+
+
+def _window(text: str, start: int, end: int) -> tuple[int, int, str]:
+    """The columns of a part of a line and its text, both cut to what fits, "…" for what was left out."""
+    if len(text) <= EXCERPT:
+        return start, end, text
+    after = min(end + 20, len(text))
+    first = min(max(0, after - EXCERPT), start)
+    head = "… " if first else ""
+    shown = head + text[first : first + EXCERPT] + (" …" if first + EXCERPT < len(text) else "")
+    shift = len(head) - first
+    return start + shift, min(end, first + EXCERPT) + shift, shown
 
 
 class Diagnosed(BaseException):

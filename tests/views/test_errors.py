@@ -38,6 +38,25 @@ def test_another_place_is_shown_where_it_is_another() -> None:
     assert "  defined here\n  Cell In[12], line 2\n    2 | def f(x: array[vec3]):" in shown
 
 
+LONG = Source("x = " + " + ".join(f"some_name_{k}" for k in range(30)), "Cell In[1]")
+
+
+@pytest.mark.parametrize("name", ["some_name_0", "some_name_15", "some_name_29"])
+def test_of_a_long_line_the_part_around_the_caret_is_shown(name: str) -> None:
+    """A page would wrap the whole line, and the caret would stand below something else."""
+    column = LONG.line(1).index(name)
+    text, caret = Diagnostic("no", Span(LONG, 1, column, 1, column + len(name))).render().splitlines()[2:]
+    start = caret.index("^")
+    assert text[start : start + caret.count("^")] == name
+    assert len(text) < 120
+
+
+def test_the_caret_of_all_of_a_long_line_ends_with_what_is_shown() -> None:
+    text, caret = Diagnostic("no", Span(LONG, 1, 0, 1, len(LONG.line(1)))).render().splitlines()[2:]
+    assert text == f"    1 | {LONG.line(1)[:100]} …"
+    assert caret == " " * 8 + "^" * 100
+
+
 def test_the_colours_leave_every_character_in_place() -> None:
     error = KernelTypeError(MISTAKE, MISTAKE)
     assert plain(error_lines(error)) == f"KernelTypeError: {error}"

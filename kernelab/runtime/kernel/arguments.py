@@ -310,7 +310,7 @@ def wrong_count(
     message = f"kernel `{kernel}` takes {counted(len(params), 'argument')}, not {count}"
     hint = f"its signature is {kernel}({', '.join(f'{p.name}: {p.type}' for p in params)})"
     if count < len(params):
-        message += f"; `{params[count].name}` is missing"
+        message, span = f"{message}; `{params[count].name}` is missing", params[count].span
     given, extra = {id(one) for one in arguments[: len(params)]}, arguments[len(params) :]
     if extra and all(isinstance(one, array) and id(one) in given for one in extra):
         hint = f"{called(extra[0])} is there twice: what is read and changed is given once, as an input"
