@@ -39,6 +39,7 @@ export class Timeline {
   private drawnAt: [top: number, left: number] = [-1, -1];
   /** Read once before each drawing, as what it draws gets its room. */
   private width = 0;
+  private hasTimes = false;
   private resized = new ResizeObserver(() => {
     // A view that was wider for a moment has been scrolled back by the browser: follow to the end again.
     if (this.scroller.clientWidth !== this.width) this.update();
@@ -159,6 +160,7 @@ export class Timeline {
 
   private paint(): void {
     const { store, scroller, lane, labels, sight } = this;
+    this.hasTimes = store.data.times.some((time) => time >= 0);
     const seen = this.width || Math.min(this.extent[0], USUAL);
     this.picture.setAttribute("width", String(seen));
     this.picture.setAttribute("height", String(sight));
@@ -208,7 +210,6 @@ export class Timeline {
   }
 
   private head(lanes: readonly [number, number], x: (m: number) => number, width: number, lane: number): SVGElement {
-    const { store } = this;
     const names = [];
     for (let m = lanes[0]; m < lanes[1]; m++) {
       if (x(m) < this.labels || x(m) > width) continue; // its lane is out of sight, only the end of its name would show
@@ -222,7 +223,7 @@ export class Timeline {
       svg("rect", { class: "klt-headband", x: 0, y: 0, width: this.labels - 4, height: HEAD - 2 }),
       ...(this.isNarrow ? names : []),
       svg("text", { x: 34, y: 24, class: "klt-dim" }, "launch"),
-      ...this.columns(24, "grid", store.data.times.some((time) => time >= 0) ? "time" : ""),
+      ...this.columns(24, "grid", this.hasTimes ? "time" : ""),
     );
   }
 
@@ -252,11 +253,22 @@ export class Timeline {
     );
   }
 
+  /** Where the column of grids ends: that of times takes room only where there are times. */
+  private get gridEnd(): number {
+    return this.hasTimes ? 190 : LABELS - 14;
+  }
+
+  /** How many letters of a title fit before its grid. */
+  private letters(grid: string, indent: number): number {
+    const room = Math.floor(((this.isNarrow ? this.labels : this.gridEnd) - 38 - indent) / LETTER);
+    return this.isNarrow || !grid ? room : room - Math.min(grid.length, 9) - 1;
+  }
+
   /** What stands in the columns of grid and time, where there is room for them. */
   private columns(y: number, grid: string, time: string): SVGElement[] {
     if (this.isNarrow) return [];
     return [
-      svg("text", { x: 190, y, "text-anchor": "end", class: "klt-dim" }, cut(grid, 9)),
+      svg("text", { x: this.gridEnd, y, "text-anchor": "end", class: "klt-dim" }, cut(grid, 9)),
       svg("text", { x: LABELS - 14, y, "text-anchor": "end", class: "klt-dim" }, time),
     ];
   }
@@ -266,15 +278,16 @@ export class Timeline {
   }
 
   private row(record: number, x: (m: number) => number, y: (r: number) => number): SVGElement {
-    const { store, labels } = this,
+    const { store } = this,
       step = store.step(record),
+      grid = (step.grid ?? []).join("×"),
+      indent = 4 * Math.min(store.depthOf(record), 4),
       at = y(record);
     const reads = new Set(step.reads.map(([, array]) => store.memoryOf(array)));
     const writes = new Map(store.versions[record]);
     const touched = [...reads, ...writes.keys()];
     const marks = [svg("line", { class: "klt-span", x1: x(Math.min(...touched)), x2: x(Math.max(...touched)), y1: at, y2: at })];
     for (const memory of new Set(touched)) marks.push(...mark(x(memory), at, reads.has(memory), writes.get(memory), this.lane >= NUMBERED));
-    const scopes = store.depthOf(record);
     const problem = store.overwritesOf(record).some((one) => one.outcome !== "saved");
     return svg(
       "g",
@@ -290,16 +303,16 @@ export class Timeline {
       ...(this.selection.record === record
         ? [svg("rect", { class: "klt-lit", x: 0, y: at - ROW / 2, width: this.labels - 4, height: ROW })]
         : []),
-      ...Array.from({ length: Math.min(scopes, 4) }, (_, i) =>
+      ...Array.from({ length: indent / 4 }, (_, i) =>
         svg("rect", { class: "klt-scope", x: 2 + 4 * i, y: at - ROW / 2, width: 2, height: ROW }),
       ),
-      svg("text", { x: 28 + 4 * Math.min(scopes, 4), y: at + 4, "text-anchor": "end", class: "klt-dim" }, String(record + 1)),
+      svg("text", { x: 28 + indent, y: at + 4, "text-anchor": "end", class: "klt-dim" }, String(record + 1)),
       svg(
         "text",
-        { x: 34 + 4 * Math.min(scopes, 4), y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" },
-        shorten((problem ? "⚠ " : "") + step.title, Math.min(14, Math.floor((labels - 38) / LETTER))),
+        { x: 34 + indent, y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" },
+        shorten((problem ? "⚠ " : "") + step.title, this.letters(grid, indent)),
       ),
-      ...this.columns(at + 4, (step.grid ?? []).join("×"), duration(store.data.times[record] ?? -1)),
+      ...this.columns(at + 4, grid, duration(store.data.times[record] ?? -1)),
       svg("title", {}, this.spoken(record)),
     );
   }

@@ -40,6 +40,17 @@ function view(of: Partial<Parameters<typeof tape>[1]> = {}, records = 4): FakeMo
   return model;
 }
 
+test("the title of a launch is shortened only where its grid and its time leave no room", () => {
+  const title = (name: string, grid: number[] | undefined, times: number[]) => {
+    el.replaceChildren();
+    view({ kinds: [{ title: name, kind: "launch", place: "", grid, reads: ["in"], writes: ["out"] }], steps: [[0, [0], [1]]], times }, 1);
+    return words(".klt-title");
+  };
+  expect(title("stretch (checkpoint)", undefined, [2e-6])).toBe("stretch (checkpoint)");
+  expect(title("integrate_particles", [64, 64], [])).toBe("integrate_particles");
+  expect(title("integrate_particles", [64, 64], [2e-6])).toBe("inte…particles");
+});
+
 test("a tape that is followed shows the arrays of its last launch, until the reader scrolls sideways", () => {
   const many = 40,
     model = new FakeModel(

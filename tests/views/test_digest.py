@@ -321,6 +321,14 @@ def test_names_are_those_of_variables_then_of_places_in_containers() -> None:
     assert list(names_of(memories, namespace).values()) == ["x", "states[1]", "table['z']", "also['w']"]
 
 
+def test_an_array_that_only_the_outputs_of_cells_hold_has_no_name() -> None:
+    """A view that is open would else rename `x`, once another array has that name, to `Out[3]`."""
+    (x,) = arrays(1)
+    outputs = {3: x}
+    assert names_of([x.allocation], {"_oh": outputs, "Out": outputs, "_3": x}) == {}
+    assert names_of([x.allocation], {"Out": outputs}) == {x.allocation: "Out[3]"}
+
+
 def test_answers_show_values_or_kernels_or_say_why_not() -> None:
     x, y = arrays(2)
     with kl.Tape() as tape:

@@ -212,8 +212,8 @@ def _variables(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:
 
 def _inside(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:
     for name, value in tuple(namespace.items()):
-        if name.startswith("_") or issubclass(type(value), array | type):
-            continue
+        if name.startswith("_") or issubclass(type(value), array | type) or value is namespace.get("_oh"):
+            continue  # in the outputs of cells, `Out`, an array has a number and no name
         # Objects of users may raise whatever they like where they are looked at: they then have no names.
         with contextlib.suppress(Exception):
             yield from [(place, one) for place, one in _places(name, value) if isinstance(one, array)]
