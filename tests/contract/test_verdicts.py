@@ -134,6 +134,21 @@ def rapid(x: array[float], y: array[float]):
     i = tid()
     y[i] = sin(exp(x[i]))
 
+def heads(x: array[float], y: array[float]):
+    i = tid()
+    r = rand_init(7, i)
+    if randf(r) < x[i]:
+        y[i] = 1.0
+
+def placed(x: array[float], y: array[float]):
+    i = tid()
+    y[int(x[i])] = 2.0
+
+def rectified(x: array[float], y: array[float]):
+    i = tid()
+    if x[i] > 0.0:
+        y[i] = x[i]
+
 def off_by_one_percent(x: float):
     return x * x * x
 
@@ -210,6 +225,24 @@ def test_a_derivative_that_no_step_is_small_enough_for_is_no_kink(
 ) -> None:
     worst = judged(kernels[name], values, [kl.zeros(2)]).worst()
     assert (worst.verdict, worst.span) == ("chaos", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "said"),
+    [
+        ("heads", "    if randf(r) < x[i]:", "a condition has derivative 0"),
+        ("placed", "    y[int(x[i])] = 2.0", "an index has derivative 0"),
+    ],
+)
+def test_a_pass_of_what_only_decides_says_so(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str], name: str, line: str, said: str
+) -> None:
+    """`backward` ends with an error there: a pass alone would say that all is well."""
+    report = judged(kernels[name], [0.3, 1.2], [kl.zeros(2)], show_summary=True)
+    assert report
+    assert [LINES[end.span.line - 1] for end in report.zeros] == [line]
+    assert said in capsys.readouterr().out
+    assert not judged(kernels["rectified"], [0.3, 1.2], [kl.zeros(2)]).zeros
 
 
 def test_threads_that_race_are_named_with_both_results(kernels: dict[str, Any]) -> None:

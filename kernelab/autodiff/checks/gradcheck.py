@@ -278,16 +278,28 @@ def _with_rules(
         if fault is not None:
             pair = replace(pair, passed=False, verdict=fault.verdict, explanation=fault.told, span=fault.span)
         pairs.append(pair)
-    return replace(report, pairs=tuple(pairs), zeros=tuple(dead_ends_of(exact.level)))
+    zeros = dead_ends_of(exact.level, _without_gradient(report) if subject.kernel is not None else ())
+    return replace(report, pairs=tuple(pairs), zeros=tuple(zeros))
 
 
-def dead_ends_of(level: Reverse) -> Iterable[DeadEnd]:
-    """The lines through which values of the inputs go on, and their derivatives do not."""
+def _without_gradient(report: GradcheckReport) -> Collection[str]:
+    """The inputs by which every derivative is 0."""
+    moving = {pair.input for pair in report.pairs if pair.autodiff}
+    moving |= {pair.input.label for pair in report.compared if pair.adjoint.any()}
+    return {pair.input for pair in report.pairs} - moving
+
+
+def dead_ends_of(level: Reverse, without_gradient: Collection[str] = ()) -> Iterable[DeadEnd]:
+    """The lines through which values of the inputs go on, and their derivatives do not.
+
+    A condition is one where a parameter is `without_gradient`: it may do nothing but decide.
+    """
     by_line: dict[str, DeadEnd] = {}
     for entry in level.entries:
         if isinstance(entry, Run):
             for end, source, _ in entry.dead_ends:
-                if not end.is_condition and level.carries(source.allocation):
+                is_all = not end.is_condition or end.source in without_gradient
+                if is_all and level.carries(source.allocation):
                     by_line.setdefault(str(end.span), end)
     return by_line.values()
 

@@ -21,7 +21,7 @@ from kernelab.autodiff.inspect.contributions import Contributions
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
 from kernelab.errors import Source, Span, counted
-from kernelab.passes.access.dead_ends import DeadEnd
+from kernelab.passes.access.dead_ends import CONDITION, INDEX, DeadEnd
 from kernelab.views.checks.heatmap import jacobians_view
 from kernelab.views.pages import figures
 from kernelab.views.pages.markup import (
@@ -165,7 +165,8 @@ def _meanings(report: GradcheckReport) -> list[Node]:
 def _zeros(ends: Iterable[DeadEnd]) -> Iterator[Node]:
     """The lines through which a gradient is zero by construction."""
     for end in ends:
-        what = f"`{end.word}` has derivative 0: what goes on through this line adds nothing to the gradient"
+        word = {CONDITION: "a condition", INDEX: "an index"}.get(end.word, f"`{end.word}`")
+        what = f"{word} has derivative 0: what goes on through this line adds nothing to the gradient"
         yield words(Run("zero by construction: ", "strong"), what)
         yield _code(end.span)
 
