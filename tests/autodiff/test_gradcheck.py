@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.checks.witnesses import Witnesses
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError
 from kernelab.lang.ir import Block, Function, Let
 from kernelab.lang.ops import Partials
@@ -260,7 +261,11 @@ def test_numpy_arrays_are_arguments_like_others(kernels: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("body", ["y[i] = 1.0 / x[i]", "y[i] = sqrt(x[i])", "y[i] = sin(1000.0 * x[i])"])
-def test_a_function_that_bends_sharply_near_the_input_is_looked_at_more_closely(body: str) -> None:
+def test_a_function_that_bends_sharply_near_the_input_is_looked_at_more_closely(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smaller steps decide that: what rounding loses, which takes six more runs, is not asked for."""
+    monkeypatch.delattr(Witnesses, "terms")
     x = kl.array([1e-3, 2e-3], dtype=float, requires_grad=True)
     assert check(made(body), 2, [x], [kl.zeros(2)])
 

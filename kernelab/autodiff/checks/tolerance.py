@@ -80,7 +80,9 @@ def relative(error: float, numeric: float) -> float:
     return error / scale if 0.0 < scale < np.inf else (np.inf if error > 0 else 0.0)
 
 
-def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats, finest: Callable[[Any], Look]) -> None:
+def settle(
+    pair: Pair, off: Any, looks: Sequence[Look], terms: Floats | float, finest: Callable[[Any], Look]
+) -> None:
     """Decide entries whose first differences are `off`, by differences over ever smaller steps.
 
     The nearest of these is compared.  An entry is excused where they approach the adjoint as the step falls,
