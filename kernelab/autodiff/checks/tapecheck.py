@@ -126,7 +126,7 @@ def _checked(
     checks = _one_by_one(each, again, tolerance, selection, choice, fast, run or starmap)
     if choice.is_all and whole is None:
         checks += _beside_launches(tuple(tape), tape.overwrite, tolerance, selection, fast)
-    if all(launch.report is None and not launch.covered for launch in checks):
+    if all(launch.report is None and (launch.reason or not launch.covered) for launch in checks):
         none = "it holds no launch" + (" that was chosen" if tape.launches else "")
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or none
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
@@ -468,6 +468,9 @@ def _one_by_one(
 
     def alone() -> Iterator[tuple[Any, ...]]:
         for k, record in launches:
+            if not record.reached:
+                checks.append(LaunchCheck(k, record.kernel.name, record.place, None, PASSIVE, covered=True))
+                continue
             mask = (choice.masks or {}).get(record.kernel.name)
             lost = [record.kernel.plan.parameters[i].name for i in lost_inputs(record)]
             arguments = again(k - 1) if lost else _as_read(record)
