@@ -214,8 +214,10 @@ ad: tapes are names of kernelab itself => write with kl.Tape() as tape: ..., the
 sync: it is called synchronize => write kl.synchronize()
 GUI|ui|profiler: pictures and times are for Python => write plt.imshow(x.numpy()), or with
     kl.ScopedTimer("name"):
-(Mesh|Bvh|HashGrid|mesh|bvh|hash_grid)(_|[A-Z]|$)\w*: meshes and spatial queries are not part of the
-    language => pass points and indices as arrays
+(HashGrid|hash_grid)(_|[A-Z]|$)\w*: spatial queries are not part of the language => find neighbours on the
+    host, as with scipy.spatial.cKDTree, and pass their indices as an array; or loop over all points
+(Mesh|Bvh|mesh|bvh)(_|[A-Z]|$)\w*: meshes and spatial queries are not part of the language => pass points
+    and indices as arrays
 (Volume|volume)(_|$)\w*: sparse volumes are not part of the language => use an array of 3 dimensions
 (Texture|texture)(\d|_|[A-Z]|$)\w*: textures are not part of the language => use an array of 2 or 3
     dimensions, and lerp
@@ -234,7 +236,8 @@ transform_expand: the type takes the numbers => write kl.transform(*t)
 fixedarray: arrays of a fixed size are local to a kernel => make one in the kernel: zeros(shape=(3,),
     dtype=float)
 \w*fabricarray\w*: arrays of USD's Fabric are not part of the library => copy them into an array
-fem|sim|sparse|render|\w*GL(Buffer|Texture)\w*: this part of Warp is not part of kernelab => write what
+render: this part of Warp is not part of kernelab => draw x.numpy() with Matplotlib
+fem|sim|sparse|\w*GL(Buffer|Texture)\w*: this part of Warp is not part of kernelab => write what
     you need of it as kernels
 print_diagnostics|print_memory_report: there is a command for it => run `kernelab doctor` in a terminal, or
     `!kernelab doctor` in a cell
