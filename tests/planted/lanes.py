@@ -5,6 +5,7 @@ from tests.planted.later import CODEGEN, VECTORS
 
 ROWS = ("tests/codegen/test_vector_rows.py",)
 COLUMNS = ("tests/codegen/test_vector_columns.py",)
+FIRST_COLUMNS = ("tests/codegen/test_first_columns.py",)
 BACKWARD_PASS = ("tests/autodiff/test_backward.py",)
 
 LANES = (
@@ -112,6 +113,27 @@ LANES = (
         "return is_own and {*function.threads}.issubset(rows) and",
         "return is_own and",
         COLUMNS,
+    ),
+    Fault(
+        "columns that an array does not have are read",
+        CODEGEN,
+        'return f"{name}_s{axis} == 4 && {name}_n{axis} >= {count}{rows}"',
+        'return f"{name}_s{axis} == 4{rows}"',
+        FIRST_COLUMNS,
+    ),
+    Fault(
+        "rows that do not follow one another are read as if they did",
+        CODEGEN,
+        'rows = f" && {name}_s{axis - 1} == {4 * count}" if are_next else ""',
+        'rows = ""',
+        FIRST_COLUMNS,
+    ),
+    Fault(
+        "an element at a found column counts for the next of the row",
+        CODEGEN,
+        "column_of(stmt) not in (None, *known)",
+        "column_of(stmt) not in known",
+        FIRST_COLUMNS,
     ),
     Fault(
         "the third component of a vector is not added",

@@ -30,6 +30,7 @@ from kernelab.codegen.vectors.vector_columns import always_run, columns_walked
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_places import (
     Access,
+    first_columns,
     is_long,
     is_mostly_linear,
     is_rare,
@@ -408,6 +409,7 @@ class _Estimate:
         self.lets = lets_of(function)
         self.depth: dict[ir.Atom, int] = {}
         self.rows = rows_read(function)
+        self.columns_read, self.columns_changed = first_columns(function)
         self.walked = columns_walked(function, self.of, lanes.width)
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
@@ -456,7 +458,10 @@ class _Estimate:
         last, is_single = stmt.indices[-1], VARYING not in kinds[:-1]
         is_plain = kind_of(stmt.array) or (size_of(elem_of(stmt.array)) == 1 and not is_field(stmt.array))
         is_linear = kinds[-1] == LINEAR or is_mostly_linear(last, self.lets, self.of)
-        side_by_side = is_plain and is_single and is_linear
+        columns = self.columns_read if isinstance(stmt, ir.Load) else self.columns_changed
+        is_of_row = (stmt.array, stmt.indices[:-1]) in columns
+        are_next = is_of_row and kinds[-2] == LINEAR and VARYING not in kinds
+        side_by_side = (is_plain and is_single and is_linear) or are_next
         is_sum = isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own
         if is_sum or side_by_side or all(each == UNIFORM for each in kinds):
             return
@@ -468,6 +473,6 @@ class _Estimate:
         walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
         moves = 1.0 if isinstance(stmt, ir.Load) else CHANGE
         moves *= SPACED if is_single and is_spaced(last, self.lets, self.of) else 1.0
-        is_whole = isinstance(stmt, ir.Load) and is_read_whole(stmt, self.rows)
+        is_whole = isinstance(stmt, ir.Load) and (is_of_row or is_read_whole(stmt, self.rows))
         moves *= OF_A_VECTOR if is_whole and not walks_rows and not in_branch else 1.0
         self.elements += ITERATIONS**own * moves * (OF_A_ROW if walks_rows else 1.0)

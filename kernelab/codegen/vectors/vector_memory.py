@@ -5,7 +5,7 @@ fails has changed nothing.
 """
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
@@ -23,6 +23,8 @@ from kernelab.codegen.vectors.vector_places import (
     Access,
     Elements,
     Place,
+    column_of,
+    first_columns,
     is_long,
     is_mostly_linear,
     is_read_whole,
@@ -60,6 +62,7 @@ class VectorMemory(VectorValues):
         self.ranges = LaunchRanges(function, self.name)
         self.lets = lets_of(function)
         self.rows = rows_read(function)
+        self.columns_read, self.columns_changed = first_columns(function)
         self.far: dict[ir.Var, str] = {}
         """For arrays that are only written, whether they are too large for a cache to keep what is."""
         self.interior: Interior | None = None
@@ -306,7 +309,45 @@ class VectorMemory(VectorValues):
             together = self.components(stmt, kind, first)
             self.declare(stmt.out, f"({type}){together}.at[{(stmt.component or 0) - first}]")
             return
-        self.declare(stmt.out, self.fetched(place, type))
+        row = self.row_of_columns(stmt, place)
+        known = f"{row}_there ? ({type}){row}.at[{column_of(stmt)}] : " if row else ""
+        self.declare(stmt.out, f"{known}{self.fetched(place, type)}")
+
+    def row_of_columns(self, stmt: ir.Load, place: Place) -> str:
+        """The variable with the first columns of the rows of all lanes, if they are all read; "" else.
+
+        They are there where the columns lie side by side.
+        """
+        row, column = (stmt.array, stmt.indices[:-1]), column_of(stmt)
+        count, are_next = self.columns_read.get(row, 0), self.are_next(stmt.indices[:-1])
+        if not count or column is None or stmt.array not in self.steady or place.is_one or self.is_checking:
+            return ""
+        if not are_next and not self.is_usually_whole():
+            return ""
+        if (row, count) not in self.read_together:
+            name, kind = self.name(stmt.array), f"Components{count}"
+            first = place.moved(-4 * column)
+            there = self.side_by_side(stmt, count, are_next)
+            if are_next:
+                read = f"components_{count}({self.given_components(first)})"
+            else:
+                read = f"components_apart_{count}({first.base}, {first.offsets})"
+                there += f" && rest == {self.lanes.width}" if self.mask else ""
+            all = self.read_together[row, count] = self.name.fresh(f"{name}_row")
+            self.line(f"const bool {all}_there = {there};")
+            self.line(f"const {kind} {all} = {all}_there ? {read} : {kind}{{}};")
+        return self.read_together[row, count]
+
+    def side_by_side(self, stmt: Access, count: int, are_next: bool) -> str:
+        """The test whether the first columns of an array lie side by side, and its rows if they have to."""
+        name, axis = self.name(stmt.array), len(stmt.indices) - 1
+        rows = f" && {name}_s{axis - 1} == {4 * count}" if are_next else ""
+        return f"{name}_s{axis} == 4 && {name}_n{axis} >= {count}{rows}"
+
+    def are_next(self, row: Sequence[ir.Atom]) -> bool:
+        """Whether the rows of neighbours are one behind another."""
+        of = [self.of(index) for index in row]
+        return of[-1:] == [LINEAR] and all(one == UNIFORM for one in of[:-1])
 
     def keep_columns(self, stmt: Access, loop: ir.Loop) -> Iterator[str]:
         """Keep a block of the columns that a loop walks along, if it does; yields the line that writes it."""

@@ -16,10 +16,13 @@ from kernelab.codegen.vectors.vector_operations import SMALL
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.types import bool_, float32, float64, int32, scalar_of, size_of
+from kernelab.lang.types import bool_, float32, float64, int32, scalar_of, size_of, uint32
 
 BY_LANES = frozenset({bool_, *SMALL})
 """The scalars whose elements are not as wide as a lane: each lane moves its own."""
+
+WORDS = (float32, int32, uint32)
+"""The scalars that are as wide as a lane."""
 
 MOSTLY_LINEAR = frozenset({"add", "sub", "mod", "min", "max", "where"})
 """The operations on indices that keep neighbours beside each other, but at borders and on rings."""
@@ -135,6 +138,33 @@ def rows_read(function: ir.Function) -> Rows:
 def is_read_whole(stmt: ir.Load, rows: Rows) -> bool:
     """Whether all components of a row of several are read: lanes read it as a whole."""
     return 1 < row_of(stmt) == rows[stmt.array, stmt.indices, row_at(stmt)]
+
+
+def first_columns(function: ir.Function) -> tuple[Mapping[Elements, int], Mapping[Elements, int]]:
+    """The rows of which a thread reads the first columns, and changes them, with how many.
+
+    Those of ``of[e, 0], of[e, 1], of[e, 2]`` are three.
+    """
+    read: dict[Elements, set[int]] = {}
+    changed: dict[Elements, set[int]] = {}
+    for stmt in ir.walk(function.body):
+        if isinstance(stmt, Access) and (column := column_of(stmt)) is not None:
+            columns = read if isinstance(stmt, ir.Load) else changed
+            columns.setdefault((stmt.array, stmt.indices[:-1]), set()).add(column)
+    return _counts(read), _counts(changed)
+
+
+def _counts(columns: Mapping[Elements, set[int]]) -> Mapping[Elements, int]:
+    """How many columns there are of each row, where they are the first, and as many as a vector has."""
+    return {row: len(at) for row, at in columns.items() if 1 < len(at) <= ROW and at == {*range(len(at))}}
+
+
+def column_of(stmt: Access) -> int | None:
+    """The column of an element of a row of numbers, None where it is not known."""
+    *row, column = stmt.indices
+    is_of_words = scalar_of(elem_of(stmt.array)) in WORDS and size_of(elem_of(stmt.array)) == 1
+    is_known = bool(row) and isinstance(column, ir.Const) and is_of_words and not is_field(stmt.array)
+    return int(column.value) if is_known and isinstance(column, ir.Const) else None
 
 
 Lets = Mapping[ir.Atom, ir.Let]

@@ -11,7 +11,7 @@ from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_memory import VectorMemory
 from kernelab.codegen.vectors.vector_operations import VECTORS, Lanes
-from kernelab.codegen.vectors.vector_places import BY_LANES, Elements, Place, row_at
+from kernelab.codegen.vectors.vector_places import BY_LANES, Elements, Place, column_of, row_at
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
@@ -47,25 +47,34 @@ class LaneByLane:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Changes of the components of vectors that follow one another, each with what writes it alone."""
+    """Changes of the components of vectors that follow one another, each with what writes it alone.
+
+    Or of the first `columns` of the rows of an array, in any order.
+    """
 
     write: Callable[["Together"], None]
     place: Place
     changes: list[tuple[ir.Store | ir.Atomic, Callable[[], None]]]
+    columns: int = 0
 
     def __call__(self) -> None:
         self.write(self)
 
     @property
     def count(self) -> int:
-        """The number of components of a vector."""
-        return int(self.place.packed[0]) if self.place.packed else self.place.row
+        """The number of components of a vector, or of columns."""
+        return self.columns or (int(self.place.packed[0]) if self.place.packed else self.place.row)
 
     def goes_on_with(self, stmt: ir.Store | ir.Atomic) -> bool:
-        """Whether a change is that of the next component, of the same kind."""
+        """Whether a change is that of the next component, or of another column, of the same kind."""
         (first, _), done = self.changes[0], len(self.changes)
-        same = type(first) is type(stmt) and (first.array, first.indices) == (stmt.array, stmt.indices)
-        return same and (stmt.component or 0) == (first.component or 0) + done and done < self.count
+        if type(first) is not type(stmt) or first.array is not stmt.array:
+            return False
+        if self.columns:
+            known = [column_of(one) for one, _ in self.changes]
+            return first.indices[:-1] == stmt.indices[:-1] and column_of(stmt) not in (None, *known)
+        is_next = (stmt.component or 0) == (first.component or 0) + done
+        return first.indices == stmt.indices and is_next and done < self.count
 
 
 class VectorWriter(VectorMemory):
@@ -117,6 +126,8 @@ class VectorWriter(VectorMemory):
             last.changes.append((stmt, alone))
         elif self.goes_as_row(stmt, place) or (place.packed and not stmt.component):
             self.later(stmt.array, Together(self.change_together, place, [(stmt, alone)]))
+        elif columns := self.columns_at_once(stmt, place):
+            self.later(stmt.array, Together(self.change_together, place, [(stmt, alone)], columns))
         else:
             self.later(stmt.array, alone)
 
@@ -125,17 +136,39 @@ class VectorWriter(VectorMemory):
             for _, alone in change.changes:
                 alone()
             return
-        if not change.place.packed:
+        if change.columns:
+            self.change_columns(change)
+        elif change.place.packed:
+            self.put_components(change.place.packed, change.place, [stmt for stmt, _ in change.changes])
+        else:
             self.change_rows(change)
-            return
-        kind, given, values = change.place.packed, self.given_components(change.place), list[str]()
-        for k, (stmt, _) in enumerate(change.changes):
+
+    def columns_at_once(self, stmt: ir.Store | ir.Atomic, place: Place) -> int:
+        """How many columns of rows are changed at once where they lie side by side, from this change on."""
+        is_known = column_of(stmt) is not None and not place.is_one and self.are_next(stmt.indices[:-1])
+        return self.columns_changed.get((stmt.array, stmt.indices[:-1]), 0) if is_known else 0
+
+    def change_columns(self, change: Together) -> None:
+        first, count = change.changes[0][0], change.columns
+        ordered = sorted((stmt for stmt, _ in change.changes), key=lambda stmt: column_of(stmt) or 0)
+        place = change.place.moved(-4 * (column_of(first) or 0))
+        self.put_components(str(count), place, ordered, f"if ({self.side_by_side(first, count, True)})")
+        with self.braces("else"):
+            for _, alone in change.changes:
+                alone()
+
+    def put_components(
+        self, kind: str, place: Place, changes: Sequence[ir.Store | ir.Atomic], head: str = ""
+    ) -> None:
+        """Change all components of vectors that lie side by side."""
+        given, values = self.given_components(place), list[str]()
+        for k, stmt in enumerate(changes):
             scalar = scalar_of(elem_of(stmt.array))
             before = f"({VECTORS[scalar]})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
             value = f"({before}{self.vector(stmt.value)})"
             values.append(value if scalar == float64 else f"(vf){value}")
-        with super().braces(""):
-            if isinstance(change.changes[0][0], ir.Atomic):
+        with super().braces(head):
+            if isinstance(changes[0], ir.Atomic):
                 self.line(f"const Components{kind} old = components_{kind}({given});")
             self.line(f"put_components_{kind}({given}, {', '.join(values)});")
 
