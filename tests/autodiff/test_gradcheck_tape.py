@@ -519,6 +519,20 @@ def test_a_tape_of_copies_alone_passes(kernels: dict[str, Any]) -> None:
     assert report.launches == ()
 
 
+@pytest.mark.parametrize("swept", [False, True])
+def test_what_the_host_overwrote_after_the_tape_is_saved_before_a_backward_pass_alone(
+    kernels: dict[str, Any], swept: bool
+) -> None:
+    x, y = kl.array([1.0, 2.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["bent"][2](x, y)
+    if swept:
+        tape.backward(grads={y: kl.ones(2)})
+    x.assign([0.0, 0.0])
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole.is_exact == (not swept)
+
+
 def test_a_tape_that_overwrote_what_it_began_with_is_checked_at_what_stands_there(
     kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,7 +59,7 @@ class Line:
         self.sources = _sources(records, _varied) or _sources(records, lambda record: record.read)
         self.between = _between(records, self._arrays)
         self._require_repeats()
-        self.is_exact = self._ends_as_it_did()
+        self.is_exact = self._ends_as_it_did() and not _is_overwritten_since(records)
 
     def targets(self, count: int) -> list[array]:
         """The arrays of floats that the first `count` records change."""
@@ -350,6 +350,19 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
             elif target.allocation in known:
                 written[target.allocation][target] = None
     return starts
+
+
+def _is_overwritten_since(records: Sequence[Record]) -> bool:
+    """Whether memory that no record writes has changed since a launch read it, and was not saved."""
+    written = {target.allocation for record in records for target in _changed(record)}
+    for record in records:
+        if isinstance(record, LaunchRecord):
+            saved = {watch.elements.allocation for _, watch in record.snapshots if watch.saved is not None}
+            arguments = [array_of(record.arguments[i]).allocation for i in record.kernel.plan.arrays]
+            for memory, version in zip(arguments, record.versions, strict=True):
+                if memory.version != version and memory not in written and memory not in saved:
+                    return True
+    return False
 
 
 @contextmanager

@@ -220,7 +220,7 @@ def _notes(report: TapeReport) -> list[str]:
         return [f"each launch was checked alone: {report.alone}"]
     if report.whole is None:
         return []
-    changed = "the tape overwrote what it began with: it was checked at the values that stand there now"
+    changed = "what the tape began with was overwritten: it was checked at the values that stand there now"
     return [note for note in (report.whole.note, "" if report.whole.is_exact else changed) if note]
 
 
