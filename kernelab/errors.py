@@ -239,7 +239,7 @@ def _shown(change: re.Match[str]) -> str:
     return "" if is_substitution else change[1].removeprefix("^")
 
 
-EXCERPT = 100
+EXCERPT = 88
 """How many characters of a line are shown: a page wraps longer ones, and carets below them stand anywhere."""
 
 
@@ -257,6 +257,9 @@ def _excerpt(span: Span, note: str) -> list[str]:
 
 def _window(text: str, start: int, end: int) -> tuple[int, int, str]:
     """The columns of a part of a line and its text, both cut to what fits, "…" for what was left out."""
+    indent = len(text) - len(text.lstrip())
+    if len(text) > EXCERPT and indent <= start:
+        text, start, end = text[indent:], start - indent, end - indent
     if len(text) <= EXCERPT:
         return start, end, text
     after = min(end + 20, len(text))

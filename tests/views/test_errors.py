@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pytest
 
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Related, Source, Span
+from kernelab.errors import EXCERPT, Diagnostic, KernelIndexError, KernelTypeError, Related, Source, Span
 from kernelab.views.pages.display import error_lines, warning_lines
 
 CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
@@ -51,10 +51,20 @@ def test_of_a_long_line_the_part_around_the_caret_is_shown(name: str) -> None:
     assert len(text) < 120
 
 
+def test_a_line_that_is_long_by_its_indent_is_shown_without_it() -> None:
+    source = Source(
+        " " * 20 + "kl.launch(step, dim=n, inputs=[x, v, f, wind, stiffness], outputs=[x_new, v_new])",
+        "Cell In[1]",
+    )
+    shown = Diagnostic("no", Span(source, 1, 20, 1, len(source.line(1)))).render().splitlines()
+    assert shown[2] == f"    1 | {source.line(1).strip()}"
+    assert shown[3] == " " * 8 + "^" * len(source.line(1).strip())
+
+
 def test_the_caret_of_all_of_a_long_line_ends_with_what_is_shown() -> None:
     text, caret = Diagnostic("no", Span(LONG, 1, 0, 1, len(LONG.line(1)))).render().splitlines()[2:]
-    assert text == f"    1 | {LONG.line(1)[:100]} …"
-    assert caret == " " * 8 + "^" * 100
+    assert text == f"    1 | {LONG.line(1)[:EXCERPT]} …"
+    assert caret == " " * 8 + "^" * EXCERPT
 
 
 def test_the_colours_leave_every_character_in_place() -> None:
