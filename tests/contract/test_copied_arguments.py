@@ -1,6 +1,7 @@
 """Structs, vectors and matrices go into functions as copies, in kernels and where Python calls a function.
 
-A part of a copy that is assigned and that nobody reads is warned of at its line.
+A part of a copy that is assigned and that nobody reads is warned of at its line, and a call that draws random
+numbers from a copy of a state from which the caller draws again.
 """
 
 from typing import Any
@@ -113,11 +114,14 @@ def warned(text: str) -> list[Diagnostic]:
         ("p: vec3", "p[0] = 3.0", "p: ref[vec3]"),
         ("p: vec3", "p.x += 3.0", "p: ref[vec3]"),
         ("p: mat22", "p[0, 1] = 3.0", "p: ref[mat22]"),
+        ("p: Part", "p.mass = 2.0 * p.mass", "p: ref[Part]"),
+        ("p: Part", "p.place = normalize(p.place) * exp(p.mass)", "p: ref[Part]"),
+        ("p: vec3", "p[0] = p[1]", "p: ref[vec3]"),
     ],
 )
 def test_a_part_of_a_copy_that_nothing_reads_is_warned_of(parameter: str, line: str, hint: str) -> None:
     (note,) = warned(f"@func\ndef f({parameter}, y: array[float]):\n    {line}\n    y[0] = 2.0\n")
-    target = line.rsplit(" ", 2)[0]
+    target = line.split("=")[0].rstrip("+ ")
     assert note.severity == "warning" and note.span is not None
     assert note.message == f"{target} is assigned in the own copy of p, and nothing reads it"
     assert note.span.line == 12 and hint in note.hint
@@ -134,6 +138,8 @@ def test_in_a_kernel_the_hint_is_an_array() -> None:
         "def f(p: Part) -> Part:\n    p.mass = 3.0\n    return p\n",
         "def f(p: Part) -> float:\n    p.mass = 3.0\n    return 2.0 * p.mass\n",
         "def f(p: ref[Part]):\n    p.mass = 3.0\n",
+        "def f(p: Part) -> float:\n    p.mass = 2.0 * p.mass\n    return p.mass\n",
+        "def f(p: Part, y: array[float]):\n    p.mass = atomic_add(y, 0, p.mass)\n",
         "def f(p: array[Part]):\n    p[0].mass = 3.0\n",
         "def f(p: array[vec3]):\n    p[0][1] = 3.0\n",
         "def f(p: Part):\n    p.counts[0] = 3.0\n",
@@ -157,3 +163,71 @@ def test_a_decorated_function_is_warned_of_when_a_kernel_first_calls_it() -> Non
 
     with pytest.warns(kl.KernelWarning, match=r"(?s)v\[0\] is assigned in the own copy of v.*ref\[kl.vec3\]"):
         calling[1](kl.zeros(1, dtype=float))
+
+
+DRAWING = """
+def draw(own: uint32):
+    return randf(own)
+
+def deep(state: uint32):
+    return 2.0 * draw(state)
+
+def back(state: uint32):
+    u = randf(state)
+    return u, state
+
+def handing(state: ref[uint32]):
+    return randf(state)
+
+def kernel(y: array[float], n: int):
+    state = rand_init(3, tid())
+"""
+
+
+def repeated(lines: str) -> list[Diagnostic]:
+    """The warnings of lines of a kernel that draw from a copy."""
+    text = DRAWING + "".join(f"    {line}\n" for line in lines.splitlines())
+    return [note for note in cell(text).diagnostics if "own copy" in note.message]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "y[0] = draw(state) + draw(state)",
+        "y[0] = draw(state)\ny[1] = randf(state)",
+        "y[0] = deep(state)\ny[1] = draw(state)",
+        "for k in range(n):\n    y[k] = draw(state)",
+        "while True:\n    y[0] = draw(state)\n    if y[0] > 0.5:\n        break",
+        "for k in range(n):\n    for j in range(n):\n        y[k] += draw(state)",
+        "for k in range(n):\n    y[k] = draw(state)\n    y[k] += randf(state)",
+        "y[0] = draw(state)\ny[1] = float(poisson(state, 2.0))",
+        "y[0] = draw(state)\nv = sample_unit_sphere(state)",
+    ],
+)
+def test_numbers_that_a_copy_of_a_state_gives_twice_are_warned_of(lines: str) -> None:
+    (note,) = repeated(lines)
+    assert note.severity == "warning" and note.span is not None
+    assert "draws from its own copy of state, and the next draw gives the same number again" in note.message
+    first = next(k for k, line in enumerate(lines.splitlines()) if "draw(" in line or "deep(" in line)
+    assert note.span.line == DRAWING.count("\n") + 1 + first
+    own = "own: ref[uint32] in draw" if note.message.startswith("draw") else "state: ref[uint32] in deep"
+    assert own in note.hint
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "y[0] = draw(state)",
+        "y[0] = randf(state)\ny[1] = draw(state)",
+        "y[0], state = back(state)\ny[1], state = back(state)",
+        "for k in range(n):\n    y[k], state = back(state)",
+        "for k in range(n):\n    y[k] = handing(state)",
+        "for k in range(n):\n    own = rand_init(3, k)\n    y[k] = draw(own)",
+        "if n > 2:\n    y[0] = draw(state)\nelse:\n    y[0] = deep(state)",
+        "for k in range(n):\n    if k == 2:\n        y[0] = draw(state)\n        break",
+        "y[0] = draw(rand_init(3, n)) + draw(rand_init(3, n))",
+        "y[0] = draw(state)\nstate = rand_next(state)\ny[1] = draw(state)",
+    ],
+)
+def test_a_state_that_is_handed_back_made_anew_or_drawn_from_once_is_silent(lines: str) -> None:
+    assert repeated(lines) == []

@@ -6,15 +6,17 @@ sums that threads lose, where one loads an element, adds to it and stores it and
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import product
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed
-from kernelab.frontend.meaning.syntax_trees import nodes, root_of
+from kernelab.frontend.meaning.scope import draws
+from kernelab.frontend.meaning.syntax_trees import nodes, root_of, word
 from kernelab.guidance.hint_tables import NAMES
-from kernelab.lang import ir
+from kernelab.lang import ir, ops
 from kernelab.lang.build import type_of
 from kernelab.lang.dependence import reached
 from kernelab.lang.types import Array, scalar_of
@@ -25,13 +27,14 @@ def note_doubts(frame: Frame, kernel: ir.Function, template: Template) -> None:
     _note_no_effect(frame, kernel.body, template)
     _note_no_thread(frame, template)
     _note_thread_twice(frame, template)
+    frame.notes += repeated_draws(kernel.body)
 
 
 def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Meaning]) -> None:
     """Warn where a component or field of a parameter that is a copy is assigned, and nothing reads it."""
     parts = (ast.Attribute, ast.Subscript)
     stored = [n for n in nodes(template.node) if isinstance(n, parts) and isinstance(n.ctx, ast.Store)]
-    owners = {root_of(target) for target in stored}
+    owners = {*map(root_of, stored), *_read_for_themselves(template)}
     read = {n.id for n in nodes(template.node) if isinstance(n, ast.Name) and n not in owners}
     for target in stored:
         owner = root_of(target)
@@ -49,6 +52,16 @@ def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Mean
         if frame.is_kernel:
             hint = f"annotate {name}: array[{stated}], and assign to a part of {name}[i]"
         frame.notes.append(Diagnostic(message, place, "unused", "warning", hint=hint))
+
+
+def _read_for_themselves(template: Template) -> Iterator[ast.Name]:
+    """The names read for a part of what they name alone, as the second ``p`` of ``p.x = 2.0 * p.x``."""
+    for stmt in nodes(template.node):
+        match stmt:
+            case ast.Assign([ast.Attribute() | ast.Subscript() as target], value):
+                inside, owner = [*nodes(value)], template.places.text(root_of(target))
+                if all(ops.overloads(word(node)) for node in inside if isinstance(node, ast.Call)):
+                    yield from (n for n in inside if isinstance(n, ast.Name) and n.id == owner)
 
 
 def _meaning(target: ast.expr, params: Mapping[str, Meaning]) -> Meaning | None:
@@ -124,6 +137,52 @@ def _note_thread_twice(frame: Frame, template: Template) -> None:
 
 def _is_text(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+
+
+def repeated_draws(block: ir.Block, loop: ir.Stmt | None = None) -> Iterator[Diagnostic]:
+    """The warnings of calls that draw from a copy of a state, from which the caller draws once more.
+
+    Both are statements of one block, or the call is one of the body of a loop: branches exclude each other.
+    """
+    called: dict[ir.Var, Diagnostic] = {}
+    for stmt in block.stmts:
+        for state in _draws(stmt):
+            if state in called:
+                yield called.pop(state)
+            elif isinstance(stmt, ir.Call) and not draws(stmt.function.name):
+                called[state] = _drawn_again(stmt, state)
+        for inner in ir.blocks(stmt):
+            yield from repeated_draws(inner, stmt if isinstance(stmt, ir.For | ir.While) else None)
+    if loop is not None:
+        made = {*ir.entering(loop), *(out for stmt in block.stmts for out in ir.defs(stmt))}
+        yield from (diagnostic for state, diagnostic in called.items() if state not in made)
+
+
+def _draws(stmt: ir.Stmt) -> Iterator[ir.Var]:
+    """The states that a statement draws random numbers from."""
+    match stmt:
+        case ir.Let(_, op, (ir.Var() as state, *_)) if draws(op.name):
+            yield state
+        case ir.Call(_, function, (ir.Var() as state, *_)) if draws(function.name):  # poisson, sample_cdf
+            yield state
+        case ir.Call(_, function, args, gradient=False):
+            yield from (arg for k in _drawn_from(function) if isinstance(arg := args[k], ir.Var))
+
+
+@lru_cache(512)  # as for ir.changed_by
+def _drawn_from(function: ir.Function) -> tuple[int, ...]:
+    """Which parameters a function draws random numbers from."""
+    states = {state for stmt in ir.walk(function.body) for state in _draws(stmt)}
+    return tuple(k for k, param in enumerate(function.params) if param in states)
+
+
+def _drawn_again(call: ir.Call, state: ir.Var) -> Diagnostic:
+    name, params = call.function.name, call.function.params
+    own = next(param.hint for param, arg in zip(params, call.args, strict=True) if arg is state)
+    message = f"{name} draws from its own copy of {state.hint}, and the next draw gives the same number again"
+    hint = f"write {own}: ref[uint32] in {name}, which hands the state back to the caller; "
+    hint += "if the same numbers are meant, begin each time with rand_init(...)"
+    return Diagnostic(message, call.span, "unused", "warning", hint=hint)
 
 
 def _does_something(body: ir.Block) -> bool:
