@@ -219,6 +219,7 @@ def test_a_record_of_a_tape_is_traced_on_the_cotangents_that_arrived_there(
     assert pairs(first.adjoint)[0] == ("y_bar[1]", "reads", pytest.approx(4.0 * 1.2**8, rel=1e-5))
     # What the second launch has overwritten is what it kept of it.
     assert pairs(second.primal) == [("a kept value", "reads", pytest.approx(1.2**8, rel=1e-5))]
+    assert "primal, as far as the adjoint repeats it" in str(second)
     assert pairs(second.adjoint)[0] == ("y_bar[1]", "reads", 2.0)
     again = kl.trace(tape, -3, 1)  # of the last backward
     assert pairs(again.adjoint) == pairs(first.adjoint)

@@ -34,10 +34,13 @@ FIRST, LAST = 120, 30
 def thread_view(run: ThreadRun) -> Node:
     """The tables of a run."""
     place = run.thread[0] if len(run.thread) == 1 else run.thread
-    how = "run alone on copies" if run.record is None else f"launch {run.record} of the tape, run again"
+    how, primal = "run alone on copies", "primal"
+    if run.record is not None:
+        how = f"launch {run.record} of the tape, run again"
+        primal += ", as far as the adjoint repeats it"
     title = words(Run(f"thread {place}", "strong"), f" of {run.kernel}, {how}", level=1)
     lost = [words(Run("⚠ ", "bad"), sentence) for sentence in run.lost]
-    parts: list[Node] = [title, *lost, _table("primal", run.primal)]
+    parts: list[Node] = [title, *lost, _table(primal, run.primal)]
     if run.note:
         parts.append(words(Run("no adjoint: ", "dim"), run.note))
     elif run.adjoint:
