@@ -313,12 +313,13 @@ def test_an_update_is_as_long_as_what_is_new() -> None:
 
 
 def test_names_are_those_of_variables_then_of_places_in_containers() -> None:
-    x, y, z, w = arrays(4)
+    x, y, z, w, u = arrays(5)
     holder = type("Holder", (), {})()
-    holder.velocity = z
+    holder.velocity, holder.states = z, [y, u]
     namespace = {"_x": x, "x": x, "states": [x, y], "table": {"z": z}, "particles": holder, "also": {"w": w}}
-    memories = [one.allocation for one in (x, y, z, w)]
-    assert list(names_of(memories, namespace).values()) == ["x", "states[1]", "table['z']", "also['w']"]
+    memories = [one.allocation for one in (x, y, z, w, u)]
+    names = ["x", "states[1]", "table['z']", "particles.states[1]", "also['w']"]
+    assert list(names_of(memories, namespace).values()) == names
 
 
 def test_an_array_that_only_the_outputs_of_cells_hold_has_no_name() -> None:

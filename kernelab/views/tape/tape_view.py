@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -229,7 +230,12 @@ def _places(name: str, value: Any) -> list[tuple[str, Any]]:
     fields = getattr(value, "__dict__", None)
     if not isinstance(fields, dict):
         return []
-    return [(f"{name}.{field}", one) for field, one in tuple(fields.items())[:MOST]]
+    found = [(f"{name}.{field}", one) for field, one in tuple(fields.items())[:MOST]]
+    if isinstance(value, ModuleType):
+        return found
+    # A simulation that is an object keeps its states in lists: `self.x[t]`.
+    listed = [pair for pair in found if isinstance(pair[1], list | tuple | dict)]
+    return found + [one for pair in listed for one in _places(*pair)]
 
 
 # ------------------------------------------------------------------------------------------------- tape view
