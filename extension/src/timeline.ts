@@ -16,7 +16,7 @@ const LABELS = 300,
 /** The width before it is in the page, or while another tab is open. */
 const USUAL = 800;
 /** How wide lanes are that all fit, and those of which some are out of sight; in a narrow view they have less. */
-const LANES = { narrowest: 44, scrolled: 72 },
+const LANES = { narrowest: 44, scrolled: 88 },
   NARROW_LANES = { narrowest: 26, scrolled: 40 },
   WIDEST = 130;
 /** From which width on a lane has room for the numbers of versions, and where the names of lanes may begin in a narrow view. */
