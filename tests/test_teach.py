@@ -88,7 +88,7 @@ def test_a_kernel_is_compared_with_a_function_or_a_kernel_and_changes_nothing() 
     kl.teach.check(double, lambda x: 2 * x, dim=3, inputs=[x], outputs=[y])
     kl.teach.check(double, double, dim=3, inputs=[x], outputs=[y])
     assert y.list() == [0.0, 0.0, 0.0]
-    with pytest.raises(kl.teach.NotYet, match=r"output 0: \(0.5, 1, 1.5\), and has to be \(2, 4, 6\)"):
+    with pytest.raises(kl.teach.NotYet, match=r"`y` is \(0.5, 1, 1.5\), and has to be \(2, 4, 6\)"):
         kl.teach.check(halve, double, dim=3, inputs=[x], outputs=[y])
 
 

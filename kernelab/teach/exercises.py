@@ -159,10 +159,9 @@ def _comparisons(
         if len(results) != len(needed):
             message = f"{counted(len(results), 'output')} to compare with {counted(len(needed), 'result')}"
             raise _unclear(message, "write outputs=[...], an array for each result of the reference")
-        return [
-            _Comparison(f"output {k}: ", mine, theirs)
-            for k, (mine, theirs) in enumerate(zip(results, needed, strict=True))
-        ]
+        names = [parameter.name for parameter in answer.plan.parameters[-len(results) :]]
+        outcomes = zip(names, results, needed, strict=True)
+        return [_Comparison(f"`{name}` is ", mine, theirs) for name, mine, theirs in outcomes]
     if of is None and not callable(expected):
         return [_Comparison("it is ", answer, expected)]
     if not callable(answer):
