@@ -191,6 +191,17 @@ def test_the_picture_has_a_row_for_each_record_and_a_lane_for_each_array() -> No
     assert [found.count(label) for label in ("square", "x∇", "y∇", "1", "2")] == [2, 1, 1, 1, 2]
 
 
+def test_the_title_of_a_launch_ends_before_its_grid() -> None:
+    name = "integrate_particles"
+    kernel = kl.compile(f"def {name}(x: array2d[float]):\n    i, j = tid()\n    x[i, j] = 2.0\n")[name]
+    shown = []
+    for shape in ((3, 3), (1000, 1000)):
+        with kl.Tape() as tape:
+            kl.launch(kernel, dim=shape, inputs=[kl.zeros(shape, requires_grad=True)])
+        shown.append(next(label for label in labels(parsed(tape)) if label.startswith("integrate")))
+    assert shown == [name, "integrate_parti…"]
+
+
 def test_the_picture_of_a_long_tape_shows_its_ends() -> None:
     found = labels(parsed(recorded(100)))
     assert found.count("square") == FIRST_ROWS + LAST_ROWS

@@ -142,8 +142,10 @@ def _rows(picture: Picture) -> Iterator[str]:
         shown = [memory for memory in (*reads, *writes) if memory in picture.memories]
         title = f"<title>{escape(kind['place'])}</title>"
         name = ("⚠ " if record in wrong else "") + kind["title"]
-        yield f"<g>{title}{_text(24, y + 4, 'd e', str(record + 1))}{_text(30, y + 4, 'c t', name, 130)}"
-        yield _text(LABELS - 14, y + 4, "d e", data.grid(record), 90)
+        grid = data.grid(record)
+        room = LABELS - 52 - min(90, CHARACTER * len(grid))
+        yield f"<g>{title}{_text(24, y + 4, 'd e', str(record + 1))}{_text(30, y + 4, 'c t', name, room)}"
+        yield _text(LABELS - 14, y + 4, "d e", grid, 90)
         if shown:
             ends = picture.x(min(shown)), picture.x(max(shown))
             yield f'<line class="s" x1="{ends[0]}" x2="{ends[1]}" y1="{y}" y2="{y}"/>'
