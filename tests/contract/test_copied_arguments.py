@@ -1,7 +1,7 @@
 """Structs, vectors and matrices go into functions as copies, in kernels and where Python calls a function.
 
-A part of a copy that is assigned and that nobody reads is warned of at its line, and a call that draws random
-numbers from a copy of a state from which the caller draws again.
+Warnings say where a part of a copy is assigned that nobody reads, be it of an argument or of an element, and
+where a call draws random numbers from a copy of a state from which the caller draws again.
 """
 
 from typing import Any
@@ -94,6 +94,15 @@ class Whole:
     part: Part
 
 """
+ELEMENTS = """
+class Ball:
+    place: vec3
+    mass: float
+
+def k(p: array[Ball], x: array[vec3], a: array2d[float], y: array[float]):
+    i = tid()
+    y[i] = 0.0
+"""
 KERNEL = """
 def kernel(y: array[float]):
     y[0] = 1.0
@@ -149,6 +158,45 @@ def test_in_a_kernel_the_hint_is_an_array() -> None:
 )
 def test_what_is_read_handed_back_or_stored_is_silent(text: str) -> None:
     assert warned("@func\n" + text) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "part", "hint"),
+    [
+        ("q = p[i]\nq.mass = 3.0", "q.mass", "assign to p[i].mass; or store the copy: p[i] = q"),
+        ("q = p[i]\nq.mass += 3.0", "q.mass", "p[i] = q"),
+        ("q = p[i]\ny[i] = q.mass\nq.mass = 2.0 * q.mass", "q.mass", "p[i] = q"),
+        ("v = p[i].place\nv.x = 3.0", "v.x", "assign to p[i].place.x"),
+        ("v = x[i]\nv += vec3(1.0)", "v", "assign to x[i]; or store the copy: x[i] = v"),
+        ("m = mat33()\nrow = m[0]\nrow[1] = 2.0\ny[i] = m[0, 1]", "row[1]", "m[0] = row"),
+        ("for q in p:\n    q.mass = 3.0", "q.mass", "for k in range(len(p)):, and assign to p[k].mass"),
+        ("if i > 0:\n    q = p[i]\n    q.mass = 3.0", "q.mass", "p[i] = q"),
+    ],
+)
+def test_a_copy_of_an_element_that_changes_and_is_not_stored_is_warned_of(
+    lines: str, part: str, hint: str
+) -> None:
+    (note,) = warned(ELEMENTS + "".join(f"    {line}\n" for line in lines.splitlines()))
+    assert note.message.startswith(f"{part} is assigned in a copy of ") and hint in note.hint
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "q = p[i]\nq.mass = 3.0\np[i] = q",
+        "q = p[i]\nq.mass = 3.0\ny[i] = q.mass",
+        "q = p[i]\nif y[i] > 0.0:\n    q.mass = 3.0\np[i] = q",
+        "q = p[i]\nfor k in range(3):\n    y[i] += q.mass\n    q.mass = q.mass + 1.0",
+        "q = p[i]\nfor k in range(3):\n    if y[k] > 0.0:\n        break\nelse:\n    q.mass = 2.0\np[i] = q",
+        "q = p[i]\nr = p[0]\nq.mass, r.mass = r.mass, q.mass\np[i] = q\np[0] = r",
+        "v = x[i]\nfor k in range(3):\n    v += x[k]\ny[i] = v.x",
+        "n = 0\nfor k in range(3):\n    n += 1\ny[i] = 1.0",
+        "row = a[i]\nrow[0] = 2.0",
+        "p[i].mass = 2.0\nx[i].y += 1.0",
+    ],
+)
+def test_a_copy_of_an_element_that_is_read_or_stored_is_silent(lines: str) -> None:
+    assert warned(ELEMENTS + "".join(f"    {line}\n" for line in lines.splitlines())) == []
 
 
 def test_a_decorated_function_is_warned_of_when_a_kernel_first_calls_it() -> None:

@@ -82,6 +82,7 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             places.store(frame, place, struct_values.require(frame, value, place.type, source, _holds(place)))
             if place.name is not None:
                 frame.set_at[place.name] = frame.places(target)
+                frame.changed_copies.add(target)
         case _:
             raise Poisoned
 
@@ -155,6 +156,8 @@ def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
             left, right = number(frame, target), number(frame, stmt.value)
             value = binary(frame, stmt.op, left, right, _whole(stmt), (target, stmt.value))
             set_name(frame, name, value, frame.places(stmt.target))
+            if isinstance(value, Typed) and not isinstance(value.type, Scalar):
+                frame.changed_copies.add(target)
         case ast.Subscript() as target if _augments_row(frame, stmt, target):
             pass
         case ast.Subscript() | ast.Attribute() as target:
@@ -202,6 +205,8 @@ def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place, type:
         value = convert(frame, _added(frame, stmt, place), type, stmt.value, _holds(place))
         accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
         return
+    if place.name is not None:
+        frame.changed_copies.add(stmt.target)
     before = places.load(frame, place)
     right = number(frame, stmt.value)
     if isinstance(stmt.op, ast.Div) and isinstance(type, Scalar) and type.is_int:

@@ -11,7 +11,7 @@ from kernelab import hooks
 from kernelab.data_classes.turns import Turn
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
-from kernelab.frontend.definitions.kernel_warnings import note_lost_change, repeated_draws
+from kernelab.frontend.definitions.kernel_warnings import note_lost_changes, repeated_draws
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.joins import RETURNED
 from kernelab.frontend.expressions.struct_values import computed_atoms, type_of, vars_of
@@ -238,7 +238,7 @@ class UserFunction(FunctionHints, Single, Displayed):
         self.captured |= snapshot(frame.scope.captured)
         self.constants |= frame.scope.constants
         self.callee_rules |= frame.scope.callee_rules
-        note_lost_change(frame, self.template, params)
+        note_lost_changes(frame, self.template)
         instance = _instance(frame, params, self.name, self.span)
         self.note([*frame.notes, *repeated_draws(instance.function.body)])
         return instance

@@ -5,16 +5,15 @@ sums that threads lose, where one loads an element, adds to it and stores it and
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import product
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template
 from kernelab.frontend.meaning.frame import Frame
-from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed
 from kernelab.frontend.meaning.scope import draws
-from kernelab.frontend.meaning.syntax_trees import nodes, root_of, word
+from kernelab.frontend.meaning.syntax_trees import nodes, root_of, statements, word
 from kernelab.guidance.hint_tables import NAMES
 from kernelab.lang import ir, ops
 from kernelab.lang.build import type_of
@@ -28,55 +27,6 @@ def note_doubts(frame: Frame, kernel: ir.Function, template: Template) -> None:
     _note_no_thread(frame, template)
     _note_thread_twice(frame, template)
     frame.notes += repeated_draws(kernel.body)
-
-
-def note_lost_change(frame: Frame, template: Template, params: Mapping[str, Meaning]) -> None:
-    """Warn where a component or field of a parameter that is a copy is assigned, and nothing reads it."""
-    parts = (ast.Attribute, ast.Subscript)
-    stored = [n for n in nodes(template.node) if isinstance(n, parts) and isinstance(n.ctx, ast.Store)]
-    owners = {*map(root_of, stored), *_read_for_themselves(template)}
-    read = {n.id for n in nodes(template.node) if isinstance(n, ast.Name) and n not in owners}
-    for target in stored:
-        owner = root_of(target)
-        if not isinstance(owner, ast.Name) or owner.id in read:
-            continue
-        if not isinstance(_meaning(target, params), Typed | TupleOf):  # an element of an array is no copy
-            continue
-        name, place = owner.id, template.places(target)
-        message = (
-            f"{template.places.text(target)} is assigned in the own copy of {name}, and nothing reads it"
-        )
-        argument = next(argument for argument in template.arguments if argument.arg == name)
-        stated = template.places.text(argument.annotation) if argument.annotation is not None else "..."
-        hint = f"return {name}; or write {name}: ref[{stated}], which hands it back to the caller"
-        if frame.is_kernel:
-            hint = f"annotate {name}: array[{stated}], and assign to a part of {name}[i]"
-        frame.notes.append(Diagnostic(message, place, "unused", "warning", hint=hint))
-
-
-def _read_for_themselves(template: Template) -> Iterator[ast.Name]:
-    """The names read for a part of what they name alone, as the second ``p`` of ``p.x = 2.0 * p.x``."""
-    for stmt in nodes(template.node):
-        match stmt:
-            case ast.Assign([ast.Attribute() | ast.Subscript() as target], value):
-                inside, owner = [*nodes(value)], template.places.text(root_of(target))
-                if all(ops.overloads(word(node)) for node in inside if isinstance(node, ast.Call)):
-                    yield from (n for n in inside if isinstance(n, ast.Name) and n.id == owner)
-
-
-def _meaning(target: ast.expr, params: Mapping[str, Meaning]) -> Meaning | None:
-    """What a part of a parameter means; of a vector or a matrix the whole of it."""
-    match target:
-        case ast.Name(name):
-            return params.get(name)
-        case ast.Attribute(value, field) | ast.Subscript(value, field):
-            whole = _meaning(value, params)
-            if not isinstance(whole, TupleOf) or whole.struct is None:
-                return whole
-            names = [entry.name for entry in whole.struct.fields]
-            return whole.items[names.index(field)] if field in names else None
-        case _:
-            return None
 
 
 def _note_no_effect(frame: Frame, body: ir.Block, template: Template) -> None:
@@ -191,6 +141,78 @@ def _does_something(body: ir.Block) -> bool:
         or (isinstance(stmt, ir.Call) and _does_something(stmt.function.body))
         for stmt in ir.walk(body)
     )
+
+
+# --------------------------------------------------------------------------------------------- lost changes
+#
+# After ``s = p[i]``, ``s.mass = 2.0`` leaves p[i] as it is: where nothing reads s afterwards, that was hardly
+# meant.  The same holds of an argument, which a function gets as a copy.
+
+
+def note_lost_changes(frame: Frame, template: Template) -> None:
+    """Add the warnings of a def that has been lowered to the notes of its frame."""
+    changes = [change for stmt in statements(template.body) for change in _changes(stmt)]
+    own = {n for stmt, target, owner in changes for n in _names(stmt if _only_sets(stmt) else target, owner)}
+    read = {n.id for stmt in template.body for n in _names(stmt) if n not in own}
+    for stmt, target, owner in changes:
+        still_read = read & frame.facts.live_after[stmt] if _only_sets(stmt) else read
+        if target in frame.changed_copies and owner not in still_read:
+            arguments = [argument for argument in template.arguments if argument.arg == owner]
+            frame.notes += (_lost_argument(frame, template, target, argument) for argument in arguments)
+            frame.notes += [] if arguments else _lost_copy(template, target, owner)
+
+
+def _changes(stmt: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
+    """What a statement assigns, and what ``+=`` changes, each with the variable that it belongs to."""
+    targets = [node for target in getattr(stmt, "targets", ()) for node in nodes(target)]
+    targets += [stmt.target] if isinstance(stmt, ast.AugAssign) else []
+    parts = (node for node in targets if isinstance(node, ast.Name | ast.Attribute | ast.Subscript))
+    for target in parts:
+        if isinstance(target.ctx, ast.Store) and isinstance(owner := root_of(target), ast.Name):
+            yield stmt, target, owner.id
+
+
+def _names(part: ast.AST, name: str = "") -> Iterator[ast.Name]:
+    """Where variables, or that of the name, are read; the target of a component reads its variable too."""
+    for node in nodes(part):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and name in ("", node.id):
+            yield node
+
+
+def _only_sets(stmt: ast.stmt) -> bool:
+    """Whether a statement sets one target, and no call in it can have another effect."""
+    calls = (node for node in nodes(stmt) if isinstance(node, ast.Call))
+    tuples = (node for node in nodes(stmt) if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Store))
+    return not any(tuples) and all(ops.overloads(word(call)) for call in calls)
+
+
+def _lost_argument(frame: Frame, template: Template, target: ast.expr, argument: ast.arg) -> Diagnostic:
+    text, name = template.places.text, argument.arg
+    message = f"{text(target)} is assigned in the own copy of {name}, and nothing reads it"
+    stated = text(argument.annotation) if argument.annotation is not None else "..."
+    hint = f"return {name}; or write {name}: ref[{stated}], which hands it back to the caller"
+    if frame.is_kernel:
+        hint = f"annotate {name}: array[{stated}], and assign to a part of {name}[i]"
+    return Diagnostic(message, template.places(target), "unused", "warning", hint=hint)
+
+
+def _lost_copy(template: Template, target: ast.expr, name: str) -> Iterator[Diagnostic]:
+    """The warning of a variable that holds a copy of a part of something; of any other it says nothing."""
+    text = template.places.text
+    part = text(target).removeprefix(name)
+    for stmt in statements(template.body):
+        match stmt:
+            case ast.Assign([ast.Name(id)], ast.Subscript() | ast.Attribute() as source) if id == name:
+                whole = text(source)
+                hint = f"assign to {whole}{part}; or store the copy: {whole} = {name}"
+            case ast.For(ast.Name(id), source) if id == name:
+                whole = f"{text(source)}[k]"
+                hint = f"write for k in range(len({text(source)})):, and assign to {whole}{part}"
+            case _:
+                continue
+        message = f"{text(target)} is assigned in a copy of {whole}, and nothing reads it"
+        yield Diagnostic(message, template.places(target), "unused", "warning", hint=hint)
+        return
 
 
 # ------------------------------------------------------------------------------------------------- lost sums

@@ -16,7 +16,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span, counted
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
 from kernelab.frontend.definitions.functions import UserFunction
-from kernelab.frontend.definitions.kernel_warnings import lost_sum_warnings, note_doubts, note_lost_change
+from kernelab.frontend.definitions.kernel_warnings import lost_sum_warnings, note_doubts, note_lost_changes
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.struct_values import vars_of
 from kernelab.frontend.meaning import array_views, unsupported
@@ -125,7 +125,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
     if (exceeded := too_large(function) or array_views.too_many_locals(function)) is not None:
         return Outcome(None, (exceeded,), tuple(frame.notes))
-    note_lost_change(frame, template, params)
+    note_lost_changes(frame, template)
     note_doubts(frame, function, template)
     kernel = KernelDefinition(
         template.name,

@@ -106,6 +106,7 @@ class Frame:
     unknown: set[str] = field(default_factory=set)
     set_at: dict[str, Span] = field(default_factory=dict)
     late_sums: list[LateSum] = field(default_factory=list)
+    changed_copies: set[ast.expr] = field(default_factory=set)
 
     def value(self, node: ast.expr) -> Meaning:
         """The value of an expression; raises Mistake, or Poisoned after a mistake that has been reported."""
