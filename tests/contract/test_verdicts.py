@@ -144,6 +144,10 @@ def placed(x: array[float], y: array[float]):
     i = tid()
     y[int(x[i])] = 2.0
 
+def saturated(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = clamp(3.0 * x[i], 0.0, 0.1)
+
 def rectified(x: array[float], y: array[float]):
     i = tid()
     if x[i] > 0.0:
@@ -243,6 +247,16 @@ def test_a_pass_of_what_only_decides_says_so(
     assert [LINES[end.span.line - 1] for end in report.zeros] == [line]
     assert said in capsys.readouterr().out
     assert not judged(kernels["rectified"], [0.3, 1.2], [kl.zeros(2)]).zeros
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_pass_of_derivatives_that_are_all_zero_says_so(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str], fast: bool
+) -> None:
+    assert judged(kernels["saturated"], [0.3, 1.2], [kl.zeros(2)], show_summary=True, fast=fast)
+    assert "zero here: every derivative by `x`; kl.contributions says why" in capsys.readouterr().out
+    assert judged(kernels["saturated"], [0.01, 1.2], [kl.zeros(2)], show_summary=True, fast=fast)
+    assert "zero here" not in capsys.readouterr().out
 
 
 def test_threads_that_race_are_named_with_both_results(kernels: dict[str, Any]) -> None:

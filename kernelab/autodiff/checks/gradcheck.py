@@ -187,6 +187,13 @@ class GradcheckReport(ReportHints, ShownOnce):
     def passed(self) -> bool:
         return all(pair.passed for pair in self.pairs)
 
+    @property
+    def without_gradient(self) -> Collection[str]:
+        """The inputs by which every derivative is 0, in their order."""
+        moving = {pair.input for pair in self.pairs if pair.autodiff or not pair.passed}
+        moving |= {pair.input.label for pair in self.compared if pair.adjoint.any()}
+        return [name for name in dict.fromkeys(pair.input for pair in self.pairs) if name not in moving]
+
     def __bool__(self) -> bool:
         return self.passed
 
@@ -278,15 +285,8 @@ def _with_rules(
         if fault is not None:
             pair = replace(pair, passed=False, verdict=fault.verdict, explanation=fault.told, span=fault.span)
         pairs.append(pair)
-    zeros = dead_ends_of(exact.level, _without_gradient(report) if subject.kernel is not None else ())
+    zeros = dead_ends_of(exact.level, report.without_gradient if subject.kernel is not None else ())
     return replace(report, pairs=tuple(pairs), zeros=tuple(zeros))
-
-
-def _without_gradient(report: GradcheckReport) -> Collection[str]:
-    """The inputs by which every derivative is 0."""
-    moving = {pair.input for pair in report.pairs if pair.autodiff}
-    moving |= {pair.input.label for pair in report.compared if pair.adjoint.any()}
-    return {pair.input for pair in report.pairs} - moving
 
 
 def dead_ends_of(level: Reverse, without_gradient: Collection[str] = ()) -> Iterable[DeadEnd]:

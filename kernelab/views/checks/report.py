@@ -159,6 +159,11 @@ def _meanings(report: GradcheckReport) -> list[Node]:
             nodes.append(words(explanation))
             if span is not None:
                 nodes.append(_code(span))
+    if report.without_gradient and report:
+        names = ", ".join(f"`{name}`" for name in report.without_gradient)
+        nodes.append(
+            words(Run("zero here: ", "strong"), f"every derivative by {names}; kl.contributions says why")
+        )
     return [*nodes, *_zeros(report.zeros)]
 
 
