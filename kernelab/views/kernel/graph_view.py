@@ -324,7 +324,7 @@ def _html(picture: Picture, root: Group) -> str:
             ("first", "|◀", "to the beginning"),
             ("back", "◀", "one step back"),
             ("next", "▶", "one step"),
-            ("turn", "values", "to the end of the primal, where the cotangents begin"),
+            ("turn", "end of forward", "to the end of the primal, where the cotangents begin"),
             ("last", "▶|", "to the end"),
         )
     )
