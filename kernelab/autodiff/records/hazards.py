@@ -249,11 +249,11 @@ class Watch(Snapshot):
 
     def _overwritten_since(self, place: Place) -> Diagnostic:
         return self._told(
-            f"{self._name()} was overwritten at {place}, after backward() had run: for another one "
-            f"{self.reader} needs its old values",
+            f"{self._name()} was overwritten at {place}, after backward() had run: a second backward pass "
+            f"cannot run, since {self.reader} needs its old values",
             place,
             self._consequence(),
-            "call backward() as often as you need before you overwrite it, or record again",
+            "ask for gradients, norms or contributions before you overwrite it, or record again",
         )
 
     def _told(self, message: str, place: Place, note: str, hint: str) -> Diagnostic:
