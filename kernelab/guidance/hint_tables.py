@@ -198,7 +198,7 @@ ListComp|SetComp|DictComp|GeneratorExp: a kernel cannot build a list => write a 
 List: a kernel has no lists => write a = zeros(3) and set its elements, vec3(x, y, z) for a few numbers, or
     pass an array
 Dict: a kernel has no dictionaries => use vec2, vec3 or vec4 for a few numbers and array parameters for many
-Set: a kernel has no sets => use vec2, vec3 or vec4 for a few numbers and array parameters for many
+Set: a kernel has no sets => write i in (0, 2) for a test; vec2 to vec4 for a few numbers, an array for many
 Try|TryStar: a kernel cannot catch exceptions => test for the bad case with an if
 Raise: a kernel cannot raise an exception => write assert condition, "message"
 With: a kernel cannot contain a with block => open what you need outside of the kernel; in place of

@@ -22,7 +22,7 @@ REFUSED = {
     "a generator": ("y = max(a for a in x)", "a kernel cannot build a list", "for loop", "(a for a in x)"),
     "a list": ("y = [1, 2]", "a kernel has no lists", "zeros(3)", "[1, 2]"),
     "a dictionary": ("y = {1: 2}", "a kernel has no dictionaries", "vec2", "{1: 2}"),
-    "a set": ("y = {1, 2}", "a kernel has no sets", "vec2", "{1, 2}"),
+    "a set": ("y = {1, 2}", "a kernel has no sets", "in (0, 2)", "{1, 2}"),
     "try": (
         "try:\n        x[0] = 1.0\n    except ValueError:\n        pass",
         "a kernel cannot catch exceptions",
