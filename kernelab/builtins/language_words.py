@@ -166,7 +166,7 @@ def lower_bound_within(arr, arr_begin: int, arr_end: int, value):
 
 def sample_cdf(state: uint32, cdf):
     """An index drawn from the distribution whose sums up to each index an array holds, the last being 1."""
-    return lower_bound_within(cdf, 0, len(cdf), randf(state))
+    return lower_bound_within(cdf, 0, len(cdf), cdf.dtype(randf(state)))
 
 
 def log_factorial(k: float):

@@ -21,6 +21,11 @@ def draw(cdf: array[float], lam: array[float], bins: array[int], counts: array[u
     rest[i] = randf(state)
 
 
+def draw_wide(cdf: array[float64], bins: array[int]):
+    state = rand_init(42, tid())
+    bins[tid()] = sample_cdf(state, cdf)
+
+
 def flow(x: array[vec2], lac: array[float], gain: float, y: array[vec2]):
     i = tid()
     state = rand_init(3)
@@ -58,6 +63,14 @@ def draws() -> list[np.ndarray]:
 
 
 RATES = [0.0, 2.5, 12.0, 300.0]
+
+
+def test_a_distribution_in_float64_gives_the_same_samples() -> None:
+    sums, bins = kl.array([0.125, 0.5, 1.0], dtype=kl.float64), kl.zeros(N, dtype=int)
+    KERNELS["draw_wide"][N](sums, bins)
+    one, counts, rest = kl.zeros(N, dtype=int), kl.zeros(N, dtype=kl.uint32), kl.zeros(N)
+    KERNELS["draw"][N](kl.array([0.125, 0.5, 1.0]), kl.ones(4), one, counts, rest)
+    np.testing.assert_array_equal(bins.numpy(), one.numpy())
 
 
 def test_samples_have_the_moments_of_their_distributions() -> None:
