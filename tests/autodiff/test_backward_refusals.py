@@ -79,6 +79,13 @@ def test_a_loss_whose_only_launch_had_no_threads_is_refused_with_that_launch() -
         tape.backward(y)
 
 
+def test_the_sum_of_no_elements_is_refused_in_the_same_way() -> None:
+    with kl.Tape() as tape:
+        total = kl.zeros(0, requires_grad=True).sum()
+    with pytest.raises(kl.TapeError, match="the launch of `array_sum` had no threads"):
+        tape.backward(total)
+
+
 def test_a_loss_that_nothing_differentiable_leads_to_is_refused() -> None:
     x, y = kl.ones(1), result()
     with kl.Tape() as tape:

@@ -263,8 +263,7 @@ def _accumulate(text: str, inputs: Sequence[array], target: array, is_new: bool)
     if not is_new:
         flat.zero_()
     *rows, length = inputs[0].shape
-    if length:
-        launch(_compiled(text, inputs[0].type, target.dtype), (*rows, -(-length // BLOCK)), inputs, [flat])
+    launch(_compiled(text, inputs[0].type, target.dtype), (*rows, -(-length // BLOCK)), inputs, [flat])
 
 
 def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
