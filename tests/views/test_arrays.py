@@ -51,6 +51,12 @@ def test_a_few_vectors_have_a_column_for_each_component() -> None:
     assert lines == ["array of 1 vec3 on cpu", "", "   x  y  z", "-  -  -  -", "0  1  2  3"]
 
 
+def test_a_rigid_motion_has_columns_for_its_translation_and_its_rotation() -> None:
+    lines = shown(kl.array([kl.transform_identity()], dtype=kl.transform)).splitlines()
+    assert lines[2].split() == ["p.x", "p.y", "p.z", "q.x", "q.y", "q.z", "q.w"]
+    assert lines[4].split() == ["0", "0", "0", "0", "0", "0", "0", "1"]
+
+
 def test_small_matrices_are_written_by_rows() -> None:
     assert "(1, 0), (0, 1)" in shown(kl.array([np.eye(2)], dtype=kl.mat22))
     assert "(1, 0), (0, 1)" in shown(kl.array([[np.eye(2)]], dtype=kl.mat22))

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelab.autodiff.tape.seeds import passes_in
 from kernelab.lang.structs import placed
-from kernelab.lang.types import Scalar, Vec, scalar_of, shape_of
+from kernelab.lang.types import Scalar, Transform, Vec, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import require_readable
 from kernelab.runtime.context.recorder import unrecorded
@@ -35,6 +35,7 @@ LOOKED_AT = 2**22
 """Of an array with more elements, only every n-th is looked at, so that it shows at once."""
 
 COMPONENTS = ("x", "y", "z", "w")
+OF_TRANSFORM = ("p.x", "p.y", "p.z", "q.x", "q.y", "q.z", "q.w")
 
 
 def array_view(shown: array, *, asks: bool = False) -> Node:
@@ -126,6 +127,7 @@ def _table(title: str, shown: array, values: Values) -> Table:
         return Table(title, tuple(map(str, range(shown.size))), (tuple(map(_cell, values)),))
     count = shown.dtype.n if isinstance(shown.dtype, Vec) and shown.ndim == 1 else shown.shape[1]
     names = COMPONENTS[:count] if shown.ndim == 1 and count <= len(COMPONENTS) else map(str, range(count))
+    names = OF_TRANSFORM if shown.ndim == 1 and isinstance(shown.dtype, Transform) else names
     return Table(title, ("", *names), tuple(_row(str(i), row) for i, row in enumerate(values)))
 
 
