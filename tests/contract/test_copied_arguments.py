@@ -1,7 +1,8 @@
 """Structs, vectors and matrices go into functions as copies, in kernels and where Python calls a function.
 
-Warnings say where a part of a copy is assigned that nobody reads, be it of an argument or of an element, and
-where a call draws random numbers from a copy of a state from which the caller draws again.
+Warnings say where a part of a copy is assigned that nobody reads, be it of an argument or of an element,
+where nobody takes what a function makes of its copy, and where a call draws random numbers from a copy of
+a state from which the caller draws again.
 """
 
 from typing import Any
@@ -211,6 +212,57 @@ def test_a_decorated_function_is_warned_of_when_a_kernel_first_calls_it() -> Non
 
     with pytest.warns(kl.KernelWarning, match=r"(?s)v\[0\] is assigned in the own copy of v.*ref\[kl.vec3\]"):
         calling[1](kl.zeros(1, dtype=float))
+
+
+CALLED = """
+def faster(v: vec3):
+    v *= 2.0
+    return v
+
+def fill(y: array[float], v: vec3):
+    y[0] = v.x
+    return v
+
+def deep(y: array[float], v: vec3):
+    return fill(y, v)
+
+def checked(v: vec3):
+    assert v.x > 0.0
+    return v
+
+def said(v: vec3):
+    print(v.x)
+    return v
+
+def handing(v: ref[vec3]):
+    v *= 2.0
+    return v.x
+
+def kernel(x: array[vec3], y: array[float]):
+    v = x[tid()]
+"""
+
+
+@pytest.mark.parametrize("call", ["faster(v)", "faster(2.0 * v)", "faster(v=v)"])
+def test_a_call_whose_result_nobody_takes_and_that_does_nothing_else_is_warned_of(call: str) -> None:
+    notes = cell(f"{CALLED}    {call}\n    y[0] = v.x\n").diagnostics
+    assert [note.message for note in notes] == ["this call has no effect"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fill(y, v)",
+        "deep(y, v)",
+        "checked(v)",
+        "said(v)",
+        "handing(v)",
+        "fill(y, faster(v))",
+        "faster(fill(y, v))",
+    ],
+)
+def test_a_call_that_does_something_is_silent(call: str) -> None:
+    assert not cell(f"{CALLED}    {call}\n    y[1] = v.x\n").diagnostics
 
 
 DRAWING = """

@@ -11,7 +11,7 @@ from kernelab import hooks
 from kernelab.data_classes.turns import Turn
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
-from kernelab.frontend.definitions.kernel_warnings import note_lost_changes, repeated_draws
+from kernelab.frontend.definitions.kernel_warnings import idle_calls, note_lost_changes, repeated_draws
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.joins import RETURNED
 from kernelab.frontend.expressions.struct_values import computed_atoms, type_of, vars_of
@@ -240,7 +240,8 @@ class UserFunction(FunctionHints, Single, Displayed):
         self.callee_rules |= frame.scope.callee_rules
         note_lost_changes(frame, self.template)
         instance = _instance(frame, params, self.name, self.span)
-        self.note([*frame.notes, *repeated_draws(instance.function.body)])
+        body = instance.function.body
+        self.note([*frame.notes, *idle_calls(body, self.template), *repeated_draws(body)])
         return instance
 
     def note(self, notes: Sequence[Diagnostic]) -> None:

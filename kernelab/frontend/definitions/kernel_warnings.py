@@ -26,7 +26,7 @@ def note_doubts(frame: Frame, kernel: ir.Function, template: Template) -> None:
     _note_no_effect(frame, kernel.body, template)
     _note_no_thread(frame, template)
     _note_thread_twice(frame, template)
-    frame.notes += repeated_draws(kernel.body)
+    frame.notes += (*idle_calls(kernel.body, template), *repeated_draws(kernel.body))
 
 
 def _note_no_effect(frame: Frame, body: ir.Block, template: Template) -> None:
@@ -89,6 +89,18 @@ def _is_text(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
 
 
+def idle_calls(body: ir.Block, template: Template) -> Iterator[Diagnostic]:
+    """The warnings of calls whose results nobody takes, of functions that do nothing else."""
+    calls = (stmt for stmt in ir.walk(body) if isinstance(stmt, ir.Call))
+    idle = {call.span for call in calls if not _acts(call.function)}
+    for stmt in statements(template.body):
+        if not isinstance(stmt, ast.Expr) or (place := template.places(stmt.value)) not in idle:
+            continue
+        if all(node is stmt.value for node in nodes(stmt) if isinstance(node, ast.Call)):
+            hint = "give what it returns to a name, or remove it"
+            yield Diagnostic("this call has no effect", place, "unused", "warning", hint=hint)
+
+
 def repeated_draws(block: ir.Block, loop: ir.Stmt | None = None) -> Iterator[Diagnostic]:
     """The warnings of calls that draw from a copy of a state, from which the caller draws once more.
 
@@ -138,9 +150,14 @@ def _drawn_again(call: ir.Call, state: ir.Var) -> Diagnostic:
 def _does_something(body: ir.Block) -> bool:
     return any(
         isinstance(stmt, ir.Store | ir.Atomic | ir.Append | ir.Assert | ir.Print | ir.Native)
-        or (isinstance(stmt, ir.Call) and _does_something(stmt.function.body))
+        or (isinstance(stmt, ir.Call) and _acts(stmt.function))
         for stmt in ir.walk(body)
     )
+
+
+@lru_cache(512)  # as for ir.changed_by
+def _acts(function: ir.Function) -> bool:
+    return _does_something(function.body)
 
 
 # --------------------------------------------------------------------------------------------- lost changes
