@@ -256,7 +256,11 @@ def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
     return (masked(w, -(turned * w * turned)),)
 
 
-@composite(derivative=Rules(lambda y, x, dots: masked(dots[0], -(y * dots[0] * y)), _inverse_vjp), exact=True)
+@composite(
+    derivative=Rules(lambda y, x, dots: masked(dots[0], -(y * dots[0] * y)), _inverse_vjp),
+    exact=True,
+    tags=("unbounded",),
+)
 def inverse(m: Any, a: MatNN) -> MatNN:
     """The inverse matrix; infinities and NaN where the determinant is 0, NaN where that overflows."""
     return _inverse(a)

@@ -97,12 +97,12 @@ def atan2(y: Float, x: Float) -> Float:
     """The angle in [-pi, pi] of the point ``(x, y)``, 0 at the origin, where there is no derivative."""
 
 
-@_function("sinh", np.sinh, lambda y, x: cosh(x))
+@_function("sinh", np.sinh, lambda y, x: cosh(x), tags=("unbounded",))
 def sinh(x: Float) -> Float:
     """Hyperbolic sine of ``x``."""
 
 
-@_function("cosh", np.cosh, lambda y, x: sinh(x))
+@_function("cosh", np.cosh, lambda y, x: sinh(x), tags=("unbounded",))
 def cosh(x: Float) -> Float:
     """Hyperbolic cosine of ``x``."""
 
@@ -129,12 +129,12 @@ def atanh(x: Float) -> Float:
     """The number whose hyperbolic tangent is ``x``; infinite at -1 and 1, NaN beyond."""
 
 
-@_function("exp", np.exp, lambda y, x: y)
+@_function("exp", np.exp, lambda y, x: y, tags=("unbounded", "vanishes"))
 def exp(x: Float) -> Float:
     """The exponential of ``x``."""
 
 
-@_function("expm1", np.expm1, lambda y, x: exp(x))
+@_function("expm1", np.expm1, lambda y, x: exp(x), tags=("unbounded",))
 def expm1(x: Float) -> Float:
     """``exp(x) - 1``, to the last digits where ``x`` is close to 0."""
 

@@ -231,7 +231,9 @@ def _div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
     return chain(w, r), -chain(chain(_inner(w, v), r), r)
 
 
-@on_components(div, symbol="/", derivative=Rules(_div_jvp, _div_vjp), domain=(ANYWHERE, NONZERO))
+@on_components(
+    div, symbol="/", derivative=Rules(_div_jvp, _div_vjp), domain=(ANYWHERE, NONZERO), tags=("unbounded",)
+)
 def div_vector(a: VecN, b: Float) -> VecN:
     """Each component divided by a scalar."""
 

@@ -9,7 +9,7 @@ A Var is *varied* if it depends on an active parameter, *useful* if an active ar
 both through floats and operations with a derivative.  Differentiation touches only what is both.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 
@@ -17,7 +17,7 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.dependence import Edges, Node, reached
-from kernelab.lang.ops import Undefined, Zero
+from kernelab.lang.ops import Bilinear, Op, Partials, Undefined, Zero
 from kernelab.lang.types import Array, is_differentiable, scalar_of
 from kernelab.passes.ad.derivative_rules import EXTREMA, has_grad
 from kernelab.passes.common.effects import block_effects
@@ -93,22 +93,51 @@ def _statements(block: ir.Block, opaque: Opaque) -> Iterator[ir.Stmt]:
 
 
 def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> frozenset[ir.Var]:
-    """The Vars whose cotangent may be cut to zero by a selection, as in ``where(x > 0, x * log(x), 0)``.
+    """The Vars whose cotangent may be a zero that must not turn into NaN by what multiplies it.
 
-    A selection is also made by an atomic minimum or maximum: a value that does not win has no cotangent.
-    What multiplies such a cotangent must not turn the zero into NaN.
+    A selection cuts it to zero, as in ``where(x > 0, x * log(x), 0)``, also one by an atomic minimum or
+    maximum, and so does ``exp(-inf)``.  That of what may be infinite is zero where a branch does not use it.
     """
     selected: list[ir.Atom] = []
     for stmt in ir.walk(function.body):
         match stmt:
-            case ir.Let(_, op, args) if "selects" in op.tags:
+            case ir.Let(_, op, args) if not op.tags.isdisjoint(("selects", "vanishes")):
                 selected += args
             case ir.Atomic(kind=kind, value=value) if kind in EXTREMA:
                 selected.append(value)
-    if not selected:
-        return frozenset()
     passes = partial(_carries, ir.locals_of(function.body) | memories)
-    return reached(_reversed(_edges(function.body, has_grad)), filter(passes, selected), passes)
+    cut = reached(_reversed(_edges(function.body, has_grad)), filter(passes, selected), passes)
+    return cut | unbounded(function, has_grad, memories)
+
+
+def masked_products(function: ir.Function) -> frozenset[ir.Var]:
+    """The products of vectors and matrices that have such a cotangent, component by component."""
+    lets = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let))
+    products = {
+        let.out for let in lets if isinstance(let.op.derivative, Bilinear) and let.op.expand is not None
+    }
+    return masked(function) & products if products else frozenset()
+
+
+def unbounded(
+    function: ir.Function, opaque: Opaque, memories: frozenset[ir.Var] = frozenset()
+) -> frozenset[ir.Var]:
+    """The Vars that may be infinite or NaN though all that is loaded is finite: what follows a quotient."""
+    stmts = ir.walk(function.body)
+    first = [stmt.out for stmt in stmts if isinstance(stmt, ir.Let) and _may_be_infinite(stmt.op, stmt.args)]
+    if not first:
+        return frozenset()
+    return reached(
+        _edges(function.body, opaque), first, partial(_carries, ir.locals_of(function.body) | memories)
+    )
+
+
+def _may_be_infinite(op: Op, args: Sequence[ir.Atom]) -> bool:
+    """Whether a result may be infinite; that of a division by a number, or of a power, is not."""
+    *others, last = args
+    if others and isinstance(last, ir.Const) and last.value > 0:
+        return False
+    return "unbounded" in op.tags or (isinstance(op.derivative, Partials) and op.derivative.singular)
 
 
 def varied(function: ir.Function, params: frozenset[ir.Var], opaque: Opaque) -> frozenset[ir.Var]:

@@ -67,22 +67,30 @@ def widened(op: Op, types: Sequence[Type]) -> Op | None:
 # ------------------------------------------------------------------------------------------------- operations
 
 
-def push(op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None]) -> Expr | None:
-    """The tangent of ``y = op(xs)`` from the tangents of the operands; None is zero."""
+def push(
+    op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None], masked: bool = False
+) -> Expr | None:
+    """The tangent of ``y = op(xs)`` from the tangents of the operands; None is zero.
+
+    Where `masked`, zeros among these stay zeros whatever they are multiplied by.
+    """
     if all(dot is None for dot in dots):
         return None
     match op.derivative:
         case Partials(fn, singular):
             partials = as_tuple(fn(y, *xs))
-            return total(scaled(d, p, singular) for d, p in zip(dots, partials, strict=True) if d is not None)
+            pairs = [(d, p) for d, p in zip(dots, partials, strict=True) if d is not None]
+            return total(scaled(d, p, singular or masked) for d, p in pairs)
         case Linear(_, signs) if signs:
             return total(d if sign > 0 else -d for sign, d in zip(signs, dots, strict=True) if d is not None)
         case Linear():
             return op_of(op, y, [x.const(0) if d is None else d for x, d in zip(xs, dots, strict=True)])
         case Bilinear():
             (a, b), (a_dot, b_dot) = xs, dots
-            left = None if a_dot is None else op_of(op, y, [a_dot, b])
-            right = None if b_dot is None else op_of(op, y, [a, b_dot])
+            if masked and isinstance(y.type, Scalar) and a.type == b.type == y.type:
+                return total(scaled(d, x, True) for d, x in ((a_dot, b), (b_dot, a)) if d is not None)
+            left = None if a_dot is None else kept_zero(a_dot, op_of(op, y, [a_dot, b]), masked)
+            right = None if b_dot is None else kept_zero(b_dot, op_of(op, y, [a, b_dot]), masked)
             return total([left, right])
         case Rules(rule):
             moved: Expr | None = rule(y, tuple(xs), tuple(dots))
@@ -96,6 +104,17 @@ def push(op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None]) -> Ex
 def op_of(op: Op, y: Expr, operands: Sequence[Expr]) -> Expr:
     """The operation applied again, to other operands of the same types."""
     return Expr(y.builder, y.builder.let(op, [x.atom for x in operands], y.type))
+
+
+def kept_zero(d: Expr, product: Expr, masked: bool) -> Expr:
+    """A product with a derivative, 0 where that is 0 and the other factor has made it NaN.
+
+    Elsewhere it keeps its slope: a derivative of 0 has one, too.
+    """
+    if not masked:
+        return product
+    lost = d.eq(d.const(0)).apply("and", product.apply("isnan"))
+    return lost.apply("where", product.const(0), product)
 
 
 def scaled(d: Expr, partial: Expr | float | None, singular: bool) -> Expr | None:
@@ -137,9 +156,11 @@ def pull(op: Op, y: Expr, xs: Sequence[Expr], g: Expr, masked: bool = False) -> 
         case Linear(transpose):
             return _cotangents(transpose(g, *xs))
         case Bilinear(left, right):
-            return _cotangents((left(g, *xs), right(g, *xs)))
+            return tuple(kept_zero(g, share, masked) for share in (left(g, *xs), right(g, *xs)))
         case Rules(_, rule):
-            return _cotangents(rule(y, tuple(xs), g))
+            shares = _cotangents(rule(y, tuple(xs), g))
+            is_guarded = masked and "selects" not in op.tags
+            return tuple(None if share is None else kept_zero(g, share, is_guarded) for share in shares)
         case Zero() | Undefined():
             return (None,) * len(xs)
         case Expanded():

@@ -20,7 +20,7 @@ from kernelab.lang import ir
 from kernelab.lang.build import Expr, elem_of, is_float, type_of, zero
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Array, Value, is_differentiable
-from kernelab.passes.ad.activity import refuse_lost_bits, refuse_undefined, varied
+from kernelab.passes.ad.activity import refuse_lost_bits, refuse_undefined, unbounded, varied
 from kernelab.passes.ad.derivative_rules import (
     EXTREMA,
     better,
@@ -62,7 +62,8 @@ def tangent_of(function: ir.Function, active: Iterable[str]) -> ir.Function:
     refuse_lost_bits(function, variables, None, has_tangent)
     dots = {param: ir.Var(param.type, f"{param.hint}_dot", param.span) for param in params}
     customs = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Custom)]
-    tangent = _Tangent(variables, dots, frozenset(arg for stmt in customs for arg in stmt.args))
+    given = frozenset(arg for stmt in customs for arg in stmt.args)
+    tangent = _Tangent(variables, unbounded(function, has_tangent), dots, given)
     tangent.stmts(function.body)
     yields = function.body.yields
     body = tangent.builder.close(*tangent.atoms(yields), *map(tangent.as_given, yields))
@@ -77,10 +78,15 @@ class _Tangent(Accompanying):
     """
 
     def __init__(
-        self, varied: frozenset[ir.Var], dots: dict[ir.Var, ir.Var], handed: frozenset[ir.Atom]
+        self,
+        varied: frozenset[ir.Var],
+        unbounded: frozenset[ir.Var],
+        dots: dict[ir.Var, ir.Var],
+        handed: frozenset[ir.Atom],
     ) -> None:
         super().__init__()
         self.varied = varied
+        self.unbounded = unbounded
         self.handed = handed
         self.beside.update(dots)
         self.companions.update(dots.items())
@@ -133,7 +139,8 @@ class _Tangent(Accompanying):
         if any(wide(type_of(v)) != type_of(v) for v in values):
             op, values, dots = self.in_float32(op, values, dots)
         y, *xs = (Expr(self.builder, v) for v in values)
-        moved = push(op, y, xs, [None if d is None else Expr(self.builder, d) for d in dots])
+        tangents = [None if d is None else Expr(self.builder, d) for d in dots]
+        moved = push(op, y, xs, tangents, stmt.out in self.unbounded)
         if moved is not None:
             self.companions[stmt.out] = _named(moved.atom, stmt.out)
 

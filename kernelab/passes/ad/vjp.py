@@ -20,7 +20,7 @@ from kernelab.lang import ir
 from kernelab.lang.build import Expr, elem_of, integer, is_float, type_of, zero
 from kernelab.lang.types import Array, Value, int32
 from kernelab.passes.ad.activity import active as find_active
-from kernelab.passes.ad.activity import masked
+from kernelab.passes.ad.activity import masked, masked_products
 from kernelab.passes.ad.derivative_rules import (
     EXTREMA,
     any_nonzero,
@@ -95,7 +95,7 @@ def vjp(
     refuse_lost_reads(function, groups)
     refuse_shared_arguments(function, groups, "grad")
     refuse_unrepeatable(function)
-    function = ascending(expanded(function))
+    function = ascending(expanded(function, masked_products(function)))
     every = record(function, groups, keep, intact, merged)
     result = _pair(every, names, storage, merged, widened)
     if keep is not None:

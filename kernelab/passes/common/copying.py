@@ -6,7 +6,7 @@ values, arrays and constants, for finite differences; a constant keeps its digit
 when it was lowered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, assert_never
@@ -322,11 +322,28 @@ class _Naming(LayingOut):
 # ----------------------------------------------------------------------------------------- expand operations
 
 
-def expanded(function: ir.Function) -> ir.Function:
-    """The function without operations whose derivative is that of their expansion."""
-    if not any(isinstance(stmt, ir.Let) and _is_composed(stmt.op) for stmt in ir.walk(function.body)):
+def expanded(function: ir.Function, also: Collection[ir.Var] = ()) -> ir.Function:
+    """The function without operations whose derivative is that of their expansion.
+
+    Nor with the products of vectors and matrices whose results are among `also`.
+    """
+    if not also and not any(
+        isinstance(stmt, ir.Let) and _is_composed(stmt.op) for stmt in ir.walk(function.body)
+    ):
         return function
-    return Copier(Expander()).function(function)
+    return _Expanding(Expander(), also).function(function)
+
+
+class _Expanding(Copier):
+    def __init__(self, builder: "Expander", also: Collection[ir.Var]) -> None:
+        super().__init__(builder)
+        self.expander = builder
+        self.also = also
+
+    def let(self, stmt: ir.Let) -> None:
+        self.expander.opens = stmt.out in self.also
+        super().let(stmt)
+        self.expander.opens = False
 
 
 def _is_composed(op: Op) -> bool:
@@ -339,10 +356,13 @@ class Expander(Builder):
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[ir.Atom, Sequence[ir.Atom]] = {}
+        self.opens = False
+        """Whether the next operation is written as its parts, whatever its derivative."""
 
     def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:
-        if _is_composed(op):
+        if _is_composed(op) or self.opens:
             assert op.expand is not None
+            self.opens = False
             result: Expr = op.expand(*(Expr(self, arg) for arg in args))
             if hint and isinstance(result.atom, ir.Var) and not result.atom.hint:
                 result.atom.hint = hint
