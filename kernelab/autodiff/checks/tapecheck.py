@@ -376,9 +376,7 @@ def _inner_ends(plan: BackwardPlan) -> list[tuple[int, Diagnostic]]:
             with record.again() as (inner, results):
                 within = record.planned(inner, results)
                 passive = passive_cuts(within.steps, within.live, within.in_place)
-                by_host = detours(
-                    inner.provenance, within.steps, within.live, within.on_the_way, within.seeds
-                )
+                by_host = detours(inner.provenance, within)
                 cuts = [several[0] for several in passive.values()]
                 told = [cut.describe() for cut in (*cuts, *by_host) if cut.is_certain]
                 told += [one for _, one in _inner_ends(within)]
@@ -395,7 +393,7 @@ def _plan(tape: Tape) -> BackwardPlan:
 
 def _by_host(tape: Tape, plan: BackwardPlan) -> list[tuple[int, Cut]]:
     """The chains that pass through the host, each with the number of the record that reads what came back."""
-    cuts = detours(tape.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)
+    cuts = detours(tape.provenance, plan)
     position = {id(record): k for k, record in enumerate(tape)}
     return [(position.get(id(cut.reader), len(position) - 1), cut) for cut in cuts]
 
@@ -414,7 +412,7 @@ def _with_suspicion(tape: Tape, report: TapeReport) -> TapeReport:
     if cuts:
         message = min(cuts, key=itemgetter(0))[1].describe().message
     else:
-        message = number_by_order(tape.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)
+        message = number_by_order(tape.provenance, plan)
     note = "; ".join(filter(None, [report.whole.note, message]))
     return replace(report, whole=replace(report.whole, note=note))
 

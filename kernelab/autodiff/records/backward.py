@@ -345,7 +345,7 @@ def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
         *(cut for i in sorted(passive, reverse=True) for cut in passive[i]),
         *switched_off(plan.steps, plan.live),
         *zeros_by_construction(plan.steps, plan.live, plan.on_the_way),
-        *detours(recording.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds),
+        *detours(recording.provenance, plan),
     ]
 
 

@@ -6,6 +6,7 @@ adjoint.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.cuts import Carried, Carrying, carrying_before
@@ -29,28 +30,31 @@ from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.memory.memory import Allocation
 
 
-def detours(
-    host: Provenance,
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Collection[Allocation],
-    seeds: Collection[array],
-) -> list[Cut]:
-    """The places where chains that lead to the seeds pass through the host."""
+class Path(Protocol):
+    """What is asked here of a `BackwardPlan`."""
+
+    steps: list[Step]
+    live: set[int]
+    on_the_way: set[Allocation]
+    seeds: Collection[array]
+
+
+def detours(host: Provenance, plan: Path) -> list[Cut]:
+    """The places where chains that lead to the seeds of a pass go through the host."""
     if not host.host_reads and not host.differentiated:
         return []
-    sources = _Sources(host, steps, on_the_way)
+    sources = _Sources(host, plan.steps, plan.on_the_way)
     arrays = list(_arrays(host, sources))
     if not arrays and not host.numbers:
         return []
-    leading = _leading(steps, seeds, live)
-    return [*_read(arrays, steps, leading, on_the_way, seeds), *_numbers(host, sources, leading)]
+    leading = _leading(plan)
+    return [*_read(arrays, plan, leading), *_numbers(host, sources, leading)]
 
 
-def _leading(steps: Sequence[Step], seeds: Collection[array], live: Collection[int]) -> set[int]:
+def _leading(plan: Path) -> set[int]:
     """The records on which the seeds depend, through arrays without gradients too."""
-    needed = {seed.allocation for seed in seeds}
-    leading = set(live)
+    needed, steps = {seed.allocation for seed in plan.seeds}, plan.steps
+    leading = set(plan.live)
     for i in range(len(steps) - 1, -1, -1):
         step = steps[i]
         if needed.isdisjoint([target.allocation for target in step.written]):
@@ -177,15 +181,13 @@ def _writes(host: Provenance, count: int) -> Iterator[tuple[Allocation, HostValu
 
 def _read(
     arrays: Iterable[tuple[Allocation, HostValues, int, HostRead]],
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Collection[Allocation],
-    seeds: Collection[array],
+    plan: Path,
+    leading: Collection[int],
 ) -> Iterator[Cut]:
     """The cuts at those arrays of the host that lead to the seeds."""
     for memory, values, end, source in arrays:
-        reader = _reader(memory, values, end, steps, live, on_the_way)
-        elements = reader[1] if reader else _seed(memory, values, steps, seeds)
+        reader = _reader(memory, values, end, plan, leading)
+        elements = reader[1] if reader else _seed(memory, values, plan)
         if elements is not None:
             by = (reader[0].title, reader[0].place) if reader else None
             cut = array_from_host(elements, values, source, by)
@@ -196,17 +198,12 @@ FUNCTIONS = FunctionRecord | HostCallRecord
 
 
 def _reader(
-    memory: Allocation,
-    values: HostValues,
-    end: int,
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Collection[Allocation],
+    memory: Allocation, values: HostValues, end: int, plan: Path, leading: Collection[int]
 ) -> tuple[Record, array] | None:
     """The first record on the way from the loss through which a gradient would reach what the host wrote."""
-    for i in range(values.record, min(end + 1, len(steps))):
-        step = steps[i]
-        if i not in live or isinstance(step.record, OverwriteRecord):
+    for i in range(values.record, min(end + 1, len(plan.steps))):
+        step = plan.steps[i]
+        if i not in leading or isinstance(step.record, OverwriteRecord):
             continue
         is_function = isinstance(step.record, FunctionRecord if not memory.requires_grad else FUNCTIONS)
         if is_function and any(one.allocation is memory for one in (*step.read, *step.written)):
@@ -218,7 +215,7 @@ def _reader(
             sources = [source for source in sources if step.record.would_reach(source)]
         if values.part is not None:
             sources = [source for source in sources if _reads(step, source, array.over(memory, *values.part))]
-        if sources and (memory in on_the_way or not memory.requires_grad):
+        if sources and (memory in plan.on_the_way or not memory.requires_grad):
             return step.record, sources[0]
     return None
 
@@ -230,13 +227,13 @@ def _reads(step: Step, source: array, written: array) -> bool:
     return any(written.overlaps(source if box == WHOLE else part(source, box)) for box in boxes)
 
 
-def _seed(
-    memory: Allocation, values: HostValues, steps: Sequence[Step], seeds: Collection[array]
-) -> array | None:
+def _seed(memory: Allocation, values: HostValues, plan: Path) -> array | None:
     """The array that the sweep starts at, if the host made what it holds."""
-    if any(target.allocation is memory for step in steps[values.record + 1 :] for target in step.written):
+    if any(
+        target.allocation is memory for step in plan.steps[values.record + 1 :] for target in step.written
+    ):
         return None
-    return next((seed for seed in seeds if seed.allocation is memory), None)
+    return next((seed for seed in plan.seeds if seed.allocation is memory), None)
 
 
 def _first_uses(steps: Sequence[Step]) -> Mapping[Allocation, int]:
@@ -261,25 +258,17 @@ def _numbers(host: Provenance, sources: _Sources, leading: Collection[int]) -> I
             yield replace(number_from_host(record.title, record.place, source), reader=record)
 
 
-def number_by_order(
-    host: Provenance,
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Collection[Allocation],
-    seeds: Collection[array],
-) -> str:
+def number_by_order(host: Provenance, plan: Path) -> str:
     """Which number of a launch may be of values that the host took before, as the order tells; "" if none.
 
     What `float()` and `math` return carries no origin.  A number that several launches are given is constant.
     """
-    that_matter = _Sources(host, steps, on_the_way).that_matter.difference(host.outer)
+    that_matter = _Sources(host, plan.steps, plan.on_the_way).that_matter.difference(host.outer)
     reads = [one for one in host.host_reads if one in that_matter]
-    leading = _leading(steps, seeds, live) if reads else ()
-    launches = [(i, steps[i].record) for i in sorted(leading)]
     numbers = [
         (i, record, position, str(record.arguments[position]))
-        for i, record in launches
-        if isinstance(record, LaunchRecord)
+        for i in sorted(_leading(plan) if reads else ())
+        if isinstance(record := plan.steps[i].record, LaunchRecord)
         for position in record.kernel.plan.numbers
         if record.would_reach_number(position)
     ]
@@ -288,8 +277,6 @@ def number_by_order(
         source = next((one for one in reads if one.record <= i), None)
         if source is not None and count[record.kernel, position, value] == 1:
             number = f"`{record.kernel.plan.parameters[position].name}` of {record.title} at {record.place}"
-            took = f"the host took {called(source.elements)} at {source.place}"
-            return (
-                f"{took}, before {number}: if it computed that by float() or math, the gradient leaves it out"
-            )
+            took = f"the host took {called(source.elements)} at {source.place}, before {number}"
+            return f"{took}: if it computed that by float() or math, the gradient leaves it out"
     return ""
