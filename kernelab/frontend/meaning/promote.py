@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning import unsupported
 from kernelab.frontend.meaning.frame import Frame, Mistake, WeakType
 from kernelab.frontend.meaning.meanings import (
@@ -31,7 +32,7 @@ from kernelab.lang.build import OF_NOTHING, constant
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.operators import COMPUTED, SYMBOLS
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
-from kernelab.lang.rounding import overflows
+from kernelab.lang.rounding import overflows, rounded
 from kernelab.lang.types import (
     Mat,
     Scalar,
@@ -88,6 +89,9 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
     if scalar.is_float and overflows(number, scalar.dtype):
         hint = "" if scalar == float64 else "write float64(...)"
         raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
+    if scalar.is_float and number and not rounded(np.float64(number), scalar.dtype):
+        message, hint = f"{number} is rounded to 0 as a {scalar}", "write a larger number, or float64(...)"
+        frame.notes.append(Diagnostic(message, frame.places(node), "value", "warning", hint=hint))
     return constant(number, type)
 
 
