@@ -98,16 +98,26 @@ def pos(x: Number) -> Number:
     """``x`` itself."""
 
 
-def _div_partials(y: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    r = 1.0 / b
-    return r, -(y * r)
+def _div_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
+    r = 1.0 / operands[1]
+    direct, through = (None if dot is None else chain(dot, r) for dot in tangents)
+    if through is None:
+        return direct
+    # Not by `y * r`, whose square of `r` may be out of range where the derivative is not.
+    moved: Expr = -chain(through, y)
+    return moved if direct is None else direct + moved
+
+
+def _div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
+    share = chain(w, 1.0 / operands[1])
+    return share, -chain(share, y)
 
 
 @builtin(
     cpp="({a} / {b})",
     numpy=np.divide,
-    partials=_div_partials,
-    singular=True,
+    derivative=Rules(_div_jvp, _div_vjp),
+    tags=("unbounded",),
     exact=True,
     symbol="/",
     domain=((-3.0, 3.0), NONZERO),

@@ -51,3 +51,22 @@ def test_the_slopes_of_a_smooth_step_keep_their_digits_at_its_upper_end() -> Non
     slope = 6.0 * t * rest / (b - a)
     found = [one.numpy()[0] for one in slopes]
     np.testing.assert_allclose(found, [-slope * rest, -slope * t, slope], rtol=2e-6)
+
+
+@pytest.mark.parametrize("text", ["log1p(exp(x))", "log(1.0 + exp(x))", "log(exp(x) + exp(-x))"])
+def test_second_derivatives_of_quotients_need_no_square_out_of_range(text: str) -> None:
+    """At 60 the slope is 1 and no longer changes; the square of exp(60) is no float32."""
+    kernel = kl.compile(
+        f"def k(z: array[float], y: array[float]):\n    x = z[tid()]\n    y[tid()] = {text}\n"
+    )["k"]
+
+    def function(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        kernel[1](x, y)
+        return y
+
+    x = kl.array([60.0])
+    for outer in (kl.func.jacfwd, kl.func.jacrev):
+        for inner in (kl.func.jacfwd, kl.func.jacrev):
+            assert inner(function)(x).numpy() == 1.0
+            assert abs(outer(inner(function))(x).numpy().item()) < 1e-6
