@@ -25,6 +25,7 @@ from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.copying import lay_out
 from kernelab.passes.common.effects import Effects, effects
 from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.unroll import unrolled
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.kernel.arguments import LateSums, Loaded, Plan, ordered, parameters, straight
@@ -267,9 +268,9 @@ class Kernel(KernelHints, Displayed):
         """The kernel as IR that can run and be differentiated; it holds all that is derived of it."""
 
         def unmerged() -> Function:
-            return simplify(lay_out(self.calling, merged=False), merged=False)
+            return simplify(unrolled(lay_out(self.calling, merged=False)), merged=False)
 
-        return Program(simplify(self.text), check=self._check, text=unmerged)
+        return Program(simplify(unrolled(self.text)), check=self._check, text=unmerged)
 
     @property
     def primal(self) -> Function:
