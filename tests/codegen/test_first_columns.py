@@ -26,6 +26,7 @@ PROGRAMS = {
     "of the row behind": "y[i] = x[i + 1, 0] - 2.0 * x[i + 1, 1]",
     "two of them": "y[i] = x[i, 0] - 2.0 * x[i, 1]",
     "four of them": "y[i] = x[i, 0] - x[i, 1] * x[i, 2] / x[i, 3]",
+    "seven of them": "y[i] = x[i, 0] - x[i, 1] * x[i, 2] / x[i, 3] + x[i, 4] * x[i, 5] - x[i, 6]",
     "integers": "y[i] = float(w[i, 0]) - 2.0 * float(w[i, 1])",
     "rows found in an array": """
         j = of[i]
@@ -60,6 +61,25 @@ PROGRAMS = {
     "written in another order": """
         z[i, 1] = x[i, 0]
         z[i, 0] = x[i, 1]
+    """,
+    "eight written": """
+        z[i, 0] = x[i, 0]
+        z[i, 1] = y[i]
+        z[i, 2] = 2.0
+        z[i, 3] = x[i, 0] + y[i]
+        z[i, 6] = x[i, 0]
+        z[i, 5] = y[i]
+        z[i, 4] = 3.0
+        z[i, 7] = x[i, 0] + y[i]
+    """,
+    "seven added to": """
+        z[i, 0] += y[i]
+        z[i, 1] += x[i, 1]
+        z[i, 2] += x[i, 0]
+        z[i, 3] += x[i, 0] + x[i, 1]
+        z[i, 4] += 1.0
+        z[i, 5] += x[i, 1]
+        z[i, 6] += y[i]
     """,
     "written in part": """
         z[i, 0] = x[i, 0]
@@ -96,7 +116,7 @@ PROGRAMS = {
     """,
 }
 
-READ_ALONE = "read in a loop that lanes leave", "written"
+READ_ALONE = "read in a loop that lanes leave", "written", "eight written"
 """The programs that do not read columns together: most lanes may be off, or one column is read."""
 
 WRITTEN_TOGETHER = (
@@ -108,6 +128,9 @@ WRITTEN_TOGETHER = (
     "written twice",
 )
 """The programs that write columns together."""
+
+WRITTEN_IN_ROWS = "eight written", "seven added to"
+"""The programs that write more columns than a vector has."""
 
 
 def scalarised(name: str) -> Function:
@@ -134,8 +157,8 @@ def arguments(threads: int, columns: int, layout: str) -> dict[str, Any]:
 def test_all_lanes_have_the_bits_of_scalar_code(layout: str, name: str, lanes: Lanes) -> None:
     function, threads = scalarised(name), 3 * lanes.width + 3
     build = CpuBackend().build([function])["f"]
-    for columns in (2, 3, 4, 5):
-        if columns <= max(k for k in range(4) if f", {k}]" in PROGRAMS[name]):
+    for columns in (2, 3, 4, 5, 8):
+        if columns <= max(k for k in range(8) if f", {k}]" in PROGRAMS[name]):
             continue
         expected = arguments(threads, columns, layout)
         found = copy.deepcopy(expected)
@@ -152,6 +175,7 @@ def test_columns_are_moved_together(name: str) -> None:
     text = emit_vectors(scalarised(name), KINDS[0]).text.rpartition('extern "C"')[2]
     assert ("_row_there" in text) == (name not in READ_ALONE)
     assert ("put_components_" in text) == (name in WRITTEN_TOGETHER)
+    assert ("_row<4>" in text) == (name in WRITTEN_IN_ROWS)
 
 
 @pytest.mark.parametrize("lanes", KINDS, ids=kind_of)

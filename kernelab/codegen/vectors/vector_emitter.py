@@ -29,6 +29,7 @@ from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variati
 from kernelab.codegen.vectors.vector_columns import always_run, columns_walked
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_places import (
+    ROW,
     Access,
     first_columns,
     is_long,
@@ -459,8 +460,8 @@ class _Estimate:
         is_plain = kind_of(stmt.array) or (size_of(elem_of(stmt.array)) == 1 and not is_field(stmt.array))
         is_linear = kinds[-1] == LINEAR or is_mostly_linear(last, self.lets, self.of)
         columns = self.columns_read if isinstance(stmt, ir.Load) else self.columns_changed
-        is_of_row = (stmt.array, stmt.indices[:-1]) in columns
-        are_next = is_of_row and kinds[-2] == LINEAR and VARYING not in kinds
+        count = columns.get((stmt.array, stmt.indices[:-1]), 0)
+        are_next = 0 < count <= ROW and kinds[-2] == LINEAR and VARYING not in kinds
         side_by_side = (is_plain and is_single and is_linear) or are_next
         is_sum = isinstance(stmt, ir.Atomic) and VARYING in kinds and stmt not in self.own
         if is_sum or side_by_side or all(each == UNIFORM for each in kinds):
@@ -473,6 +474,6 @@ class _Estimate:
         walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
         moves = 1.0 if isinstance(stmt, ir.Load) else CHANGE
         moves *= SPACED if is_single and is_spaced(last, self.lets, self.of) else 1.0
-        is_whole = isinstance(stmt, ir.Load) and (is_of_row or is_read_whole(stmt, self.rows))
+        is_whole = bool(count) or (isinstance(stmt, ir.Load) and is_read_whole(stmt, self.rows))
         moves *= OF_A_VECTOR if is_whole and not walks_rows and not in_branch else 1.0
         self.elements += ITERATIONS**own * moves * (OF_A_ROW if walks_rows else 1.0)

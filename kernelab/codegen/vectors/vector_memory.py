@@ -5,7 +5,7 @@ fails has changed nothing.
 """
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
@@ -20,6 +20,7 @@ from kernelab.codegen.vectors.vector_operations import SMALL, VECTORS, Lanes
 from kernelab.codegen.vectors.vector_places import (
     BY_LANES,
     MOST_STREAMS,
+    ROW,
     Access,
     Elements,
     Place,
@@ -33,6 +34,7 @@ from kernelab.codegen.vectors.vector_places import (
     row_at,
     row_of,
     rows_read,
+    together,
 )
 from kernelab.codegen.vectors.vector_values import LateCheck, VectorValues
 from kernelab.data_classes import replace
@@ -310,33 +312,35 @@ class VectorMemory(VectorValues):
             self.declare(stmt.out, f"({type}){together}.at[{(stmt.component or 0) - first}]")
             return
         row = self.row_of_columns(stmt, place)
-        known = f"{row}_there ? ({type}){row}.at[{column_of(stmt)}] : " if row else ""
+        known = f"{row}_there ? ({type}){row}.at[{(column_of(stmt) or 0) % ROW}] : " if row else ""
         self.declare(stmt.out, f"{known}{self.fetched(place, type)}")
 
     def row_of_columns(self, stmt: ir.Load, place: Place) -> str:
-        """The variable with the first columns of the rows of all lanes, if they are all read; "" else.
+        """The variable with columns of the rows of all lanes, this one among them; "" where it is read alone.
 
         They are there where the columns lie side by side.
         """
         row, column = (stmt.array, stmt.indices[:-1]), column_of(stmt)
-        count, are_next = self.columns_read.get(row, 0), self.are_next(stmt.indices[:-1])
-        if not count or column is None or stmt.array not in self.steady or place.is_one or self.is_checking:
+        total = self.columns_read.get(row, 0)
+        count = 0 if column is None else together(column, total)
+        if column is None or count < 2 or stmt.array not in self.steady or place.is_one or self.is_checking:
             return ""
+        are_next = self.are_next(stmt, total)
         if not are_next and not self.is_usually_whole():
             return ""
-        if (row, count) not in self.read_together:
-            name, kind = self.name(stmt.array), f"Components{count}"
-            first = place.moved(-4 * column)
-            there = self.side_by_side(stmt, count, are_next)
+        key = (stmt.array, stmt.indices[:-1]), column // ROW
+        if key not in self.read_together:
+            kind, first = f"Components{count}", place.moved(-4 * (column % ROW))
+            there = self.side_by_side(stmt, total, are_next)
             if are_next:
                 read = f"components_{count}({self.given_components(first)})"
             else:
                 read = f"components_apart_{count}({first.base}, {first.offsets})"
                 there += f" && rest == {self.lanes.width}" if self.mask else ""
-            all = self.read_together[row, count] = self.name.fresh(f"{name}_row")
+            all = self.read_together[key] = self.name.fresh(f"{self.name(stmt.array)}_row")
             self.line(f"const bool {all}_there = {there};")
             self.line(f"const {kind} {all} = {all}_there ? {read} : {kind}{{}};")
-        return self.read_together[row, count]
+        return self.read_together[key]
 
     def side_by_side(self, stmt: Access, count: int, are_next: bool) -> str:
         """The test whether the first columns of an array lie side by side, and its rows if they have to."""
@@ -344,10 +348,10 @@ class VectorMemory(VectorValues):
         rows = f" && {name}_s{axis - 1} == {4 * count}" if are_next else ""
         return f"{name}_s{axis} == 4 && {name}_n{axis} >= {count}{rows}"
 
-    def are_next(self, row: Sequence[ir.Atom]) -> bool:
-        """Whether the rows of neighbours are one behind another."""
-        of = [self.of(index) for index in row]
-        return of[-1:] == [LINEAR] and all(one == UNIFORM for one in of[:-1])
+    def are_next(self, stmt: Access, count: int) -> bool:
+        """Whether the rows of neighbours are one behind another, and each is no longer than a vector."""
+        of = [self.of(index) for index in stmt.indices[:-1]]
+        return count <= ROW and of[-1:] == [LINEAR] and all(one == UNIFORM for one in of[:-1])
 
     def keep_columns(self, stmt: Access, loop: ir.Loop) -> Iterator[str]:
         """Keep a block of the columns that a loop walks along, if it does; yields the line that writes it."""

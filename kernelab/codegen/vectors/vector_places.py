@@ -155,8 +155,13 @@ def first_columns(function: ir.Function) -> tuple[Mapping[Elements, int], Mappin
 
 
 def _counts(columns: Mapping[Elements, set[int]]) -> Mapping[Elements, int]:
-    """How many columns there are of each row, where they are the first, and as many as a vector has."""
-    return {row: len(at) for row, at in columns.items() if 1 < len(at) <= ROW and at == {*range(len(at))}}
+    """How many columns there are of each row, where they are the first."""
+    return {row: len(at) for row, at in columns.items() if len(at) > 1 and at == {*range(len(at))}}
+
+
+def together(column: int, count: int) -> int:
+    """How many of the first `count` columns are moved together with one: as many as a vector has."""
+    return min(ROW, count - column // ROW * ROW)
 
 
 def column_of(stmt: Access) -> int | None:

@@ -11,7 +11,7 @@ from kernelab.codegen.cpp.writer import scalar_type
 from kernelab.codegen.vectors.variation import UNIFORM, VARYING
 from kernelab.codegen.vectors.vector_memory import VectorMemory
 from kernelab.codegen.vectors.vector_operations import VECTORS, Lanes
-from kernelab.codegen.vectors.vector_places import BY_LANES, Elements, Place, column_of, row_at
+from kernelab.codegen.vectors.vector_places import BY_LANES, ROW, Elements, Place, column_of, row_at, together
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.data_classes import dataclass, replace
 from kernelab.lang import ir
@@ -71,8 +71,10 @@ class Together:
         if type(first) is not type(stmt) or first.array is not stmt.array:
             return False
         if self.columns:
-            known = [column_of(one) for one, _ in self.changes]
-            return first.indices[:-1] == stmt.indices[:-1] and column_of(stmt) not in (None, *known)
+            known, column = [column_of(one) or 0 for one, _ in self.changes], column_of(stmt)
+            if column is None or first.indices[:-1] != stmt.indices[:-1]:
+                return False
+            return column not in known and column // ROW == known[0] // ROW
         is_next = (stmt.component or 0) == (first.component or 0) + done
         return first.indices == stmt.indices and is_next and done < self.count
 
@@ -145,21 +147,32 @@ class VectorWriter(VectorMemory):
 
     def columns_at_once(self, stmt: ir.Store | ir.Atomic, place: Place) -> int:
         """How many columns of rows are changed at once where they lie side by side, from this change on."""
-        is_known = column_of(stmt) is not None and not place.is_one and self.are_next(stmt.indices[:-1])
-        return self.columns_changed.get((stmt.array, stmt.indices[:-1]), 0) if is_known else 0
+        column, total = column_of(stmt), self.columns_changed.get((stmt.array, stmt.indices[:-1]), 0)
+        if column is None or not total or place.is_one or place.collide:
+            return 0
+        is_sum = isinstance(stmt, ir.Atomic) and scalar_of(elem_of(stmt.array)) != float32
+        count = together(column, total)
+        return count if count > 1 and (self.are_next(stmt, total) or not is_sum) else 0
 
     def change_columns(self, change: Together) -> None:
-        first, count = change.changes[0][0], change.columns
-        ordered = sorted((stmt for stmt, _ in change.changes), key=lambda stmt: column_of(stmt) or 0)
-        place = change.place.moved(-4 * (column_of(first) or 0))
-        self.put_components(str(count), place, ordered, f"if ({self.side_by_side(first, count, True)})")
+        """Change columns of the rows of all lanes, at once where they lie side by side."""
+        first = change.changes[0][0]
+        total = self.columns_changed[first.array, first.indices[:-1]]
+        ordered = sorted(change.changes, key=lambda one: column_of(one[0]) or 0)
+        place, are_next = (
+            change.place.moved(-4 * ((column_of(first) or 0) % ROW)),
+            self.are_next(first, total),
+        )
+        with self.braces(f"if ({self.side_by_side(first, total, are_next)})"):
+            if are_next:
+                self.put_components(str(change.count), place, [stmt for stmt, _ in ordered])
+            else:
+                self.change_rows(replace(change, place=place, changes=ordered))
         with self.braces("else"):
             for _, alone in change.changes:
                 alone()
 
-    def put_components(
-        self, kind: str, place: Place, changes: Sequence[ir.Store | ir.Atomic], head: str = ""
-    ) -> None:
+    def put_components(self, kind: str, place: Place, changes: Sequence[ir.Store | ir.Atomic]) -> None:
         """Change all components of vectors that lie side by side."""
         given, values = self.given_components(place), list[str]()
         for k, stmt in enumerate(changes):
@@ -167,7 +180,7 @@ class VectorWriter(VectorMemory):
             before = f"({VECTORS[scalar]})old.at[{k}] + " if isinstance(stmt, ir.Atomic) else ""
             value = f"({before}{self.vector(stmt.value)})"
             values.append(value if scalar == float64 else f"(vf){value}")
-        with super().braces(head):
+        with super().braces(""):
             if isinstance(changes[0], ir.Atomic):
                 self.line(f"const Components{kind} old = components_{kind}({given});")
             self.line(f"put_components_{kind}({given}, {', '.join(values)});")
