@@ -90,7 +90,7 @@ BODIES = {
     ),
     "an item of a tuple": "t = (v, v); w = t[0]; w.x = 9.0; return v.x + t[1].x + w.x",
     "names of a tuple": "a, (b, c) = v, (v, v); a.x = 2.0; b.x = 3.0; return v.x + a.x + b.x + c.x",
-    "an element": "a = kl.zeros(1, dtype=kl.vec3); a[0] = v; w = a[0]; w.x = 9.0; return a[0].x",
+    "an element": "a = kl.zeros(1, dtype=kl.vec3); a[0] = v; w = a[0]; w.x = 9.0; return a[0].x + w.x",
     "a loop over a tuple": (
         "\n    s = 0.0\n    for w in (v, v):\n        w.x += 1.0\n        s += w.x\n    return s"
     ),

@@ -17,7 +17,7 @@ The transpose makes both modes agree also where a rule is a surrogate.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import permutations
 from typing import Literal, NoReturn
 
@@ -113,7 +113,11 @@ def kept_zero(d: Expr, product: Expr, masked: bool) -> Expr:
     """
     if not masked:
         return product
-    lost = d.eq(d.const(0)).apply("and", product.apply("isnan"))
+    builder = product.builder
+    parts = (builder.apply("isnan", part) for part in builder.components(product.atom))
+    is_nan = reduce(lambda one, other: builder.apply("or", one, other), parts)
+    is_zero = builder.apply("not", any_nonzero(builder, [d.atom]))
+    lost = Expr(builder, builder.apply("and", is_zero, is_nan))
     return lost.apply("where", product.const(0), product)
 
 
@@ -159,8 +163,9 @@ def pull(op: Op, y: Expr, xs: Sequence[Expr], g: Expr, masked: bool = False) -> 
             return tuple(kept_zero(g, share, masked) for share in (left(g, *xs), right(g, *xs)))
         case Rules(_, rule):
             shares = _cotangents(rule(y, tuple(xs), g))
-            is_guarded = masked and "selects" not in op.tags
-            return tuple(None if share is None else kept_zero(g, share, is_guarded) for share in shares)
+            # Rules of what may be infinite, and of selections, keep zeros themselves.
+            needs_guard = masked and op.tags.isdisjoint(("selects", "unbounded"))
+            return tuple(None if share is None else kept_zero(g, share, needs_guard) for share in shares)
         case Zero() | Undefined():
             return (None,) * len(xs)
         case Expanded():
