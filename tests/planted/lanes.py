@@ -131,8 +131,8 @@ LANES = (
     Fault(
         "an element at a found column counts for the next of the row",
         CODEGEN,
-        "column_of(stmt) not in (None, *known)",
-        "column_of(stmt) not in known",
+        "if column is None or first.indices[:-1] != stmt.indices[:-1]:",
+        "if (column := column or 0) < 0 or first.indices[:-1] != stmt.indices[:-1]:",
         FIRST_COLUMNS,
     ),
     Fault(

@@ -40,6 +40,7 @@ class Batch(Level):
     """
 
     ALIGNED: ClassVar[int] = 16
+    has_lanes = True
 
     def __init__(
         self, parent: Level, lanes: int, randomness: str = "same", before: int = 0, asked: str = ""

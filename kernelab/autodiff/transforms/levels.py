@@ -32,6 +32,7 @@ from kernelab.autodiff.records.provenance import (
 )
 from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
+from kernelab.autodiff.transforms.kept_arrays import led_to, look_at_kept, note_ended
 from kernelab.errors import Diagnostic, GradientError, KernelError, Related
 from kernelab.host.traced import Origins
 from kernelab.lang.types import uint8
@@ -60,7 +61,7 @@ from kernelab.runtime.kernel.arguments import (
 from kernelab.runtime.kernel.facts import Positions
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.call import Call
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.memory import Allocation, youngest
 
 Key = TypeVar("Key")
 
@@ -69,10 +70,13 @@ class Level(Witness, Recorder):
     """The place where programs run; also the recorder of a user's launches and copies."""
 
     takes_derivatives = False
+    has_lanes = False
 
     def __init__(self, parent: "Level") -> None:
         super().__init__()
         self.parent = parent
+        self.returned: set[Allocation] = set()
+        self.dependent: set[Allocation] = set()  # on what is differentiated, now or in another run
         self._provenance: Provenance | None = None
         self._untold: dict[Allocation, Cut] = {}  # until the function has run: `record_func` may follow
         self._drawn_on: set[Allocation] = set()  # those of them that something was computed from
@@ -269,7 +273,8 @@ class Level(Witness, Recorder):
         """A context in which launches of the user run at this level."""
         for memory in tuple(self.followed()):
             self.note(memory)
-        token = RECORDER.set(self)
+        token, first = RECORDER.set(self), youngest()
+        self.dependent |= {*self.followed()}
         self._thread, self._rule = get_ident(), IN_RULE.get()
         ENTERED.append(self)
         try:
@@ -278,6 +283,8 @@ class Level(Witness, Recorder):
             ENTERED.remove(self)
             RECORDER.reset(token)
             self._tell()
+            note_ended(self.dependent, first, self.returned, has_lanes=False)
+            note_ended(self.followed() if self.has_lanes else (), first, self.returned, has_lanes=True)
         if self._failure is not None:  # the function has caught the error, and used what was half written
             raise GradientError(self._failure)
         for memory in self._written:
@@ -327,6 +334,7 @@ class Level(Witness, Recorder):
         for host in self._hosts():
             host.look_at_arguments(call)
             _warn_of_arguments(host, call)
+        look_at_kept(call, self._is_carried)
         arguments = list(map(_argument, call.arguments, call.parts[1:]))
         for i in plan.written if self._half_written else ():
             if call.overwrites_all(i):
@@ -339,6 +347,8 @@ class Level(Witness, Recorder):
             if error.failed is not None:  # a part of the threads, of all lanes, has run
                 self._has_failed(call)
             raise
+        for level in self.outwards():
+            level.dependent.update(led_to(call, level.dependent))
         for target in call.targets:
             self._show_exposed(target)
 
@@ -369,6 +379,8 @@ class Level(Witness, Recorder):
             self._replaced(target)
             self.move(target, source)
             self._show_exposed(target)
+            if source.allocation in self.dependent:
+                self.dependent.add(target.allocation)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._has_changed(dest)

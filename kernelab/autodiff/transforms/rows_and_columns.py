@@ -95,6 +95,7 @@ def columns(
             level = Batch(parent, len(chunk), randomness, chunk.start, asked)
             is_last = i == filled[-1] and chunk.stop == count
             level.outside = None if is_last else {}
+            level.dependent = {args[j].allocation for j in filled}
             with level.active():
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
                 value, dots, extra = push(func, args, [i], [dot], has_aux)

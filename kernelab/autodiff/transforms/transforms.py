@@ -26,6 +26,7 @@ from kernelab.autodiff.transforms.trees import (
     fields,
     is_struct,
     leaves,
+    memories_in,
     parts,
     scalar_shape,
 )
@@ -107,6 +108,7 @@ def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
         result, aux = result
     if current().has_half_written:
         current().draw_on(leaves(result, func))
+    current().returned = memories_in((result, aux))
     return result, aux
 
 

@@ -20,9 +20,10 @@ from kernelab.runtime.array.layout import contiguous_strides, is_picked
 from kernelab.runtime.context.recorder import refusal, unrecorded
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.struct_instances import Instance, cleared, held_in
-from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.host.structarray import leaves_of, structarray
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.checked import require_written
+from kernelab.runtime.memory.memory import Allocation
 
 
 def is_struct(value: object) -> bool:
@@ -193,6 +194,18 @@ def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return {key: mapped(part, leaf) for key, part in value.items()}
     return leaf(value)
+
+
+def memories_in(value: Any) -> set[Allocation]:
+    """The memory of all arrays in a tree, and in its structs."""
+    found: set[Allocation] = set()
+
+    def note(part: Any) -> None:
+        some = parts(part) if is_struct(part) else leaves_of(part) if isinstance(part, array) else ()
+        found.update(one.allocation for one in some)
+
+    mapped(value, note)
+    return found
 
 
 def with_all_fields(value: Any) -> Any:
