@@ -236,6 +236,7 @@ def _cofactor_matrix(m: Expr) -> Expr:
         lambda y, x, w: (w * _cofactor_matrix(x[0]),),
     ),
     exact=True,
+    tags=("product",),
 )
 def determinant(m: Any, a: MatNN) -> Float:
     """The determinant; its derivative is the matrix of cofactors."""

@@ -298,6 +298,7 @@ def outer(a: NumVecN, b: NumVecM) -> NumMatNM:
 @composite(
     derivative=Rules(lambda y, x, dots: 2.0 * dot(x[0], dots[0]), lambda y, x, w: (x[0] * (2.0 * w),)),
     exact=True,
+    tags=("product",),
 )
 def length_sq(m: Any, a: NumVecN) -> Number:
     """The square of the length: ``dot(a, a)``."""
@@ -377,6 +378,7 @@ def _or_one(length: Expr) -> Expr:
         lambda y, x, dots: dot(normalize(x[0]), dots[0]), lambda y, x, w: (normalize(x[0]) * w,)
     ),
     exact=True,
+    tags=("product",),
 )
 def length(m: Any, a: VecN) -> Float:
     """The Euclidean length of ``a``; the zero vector has derivative 0.
@@ -397,6 +399,7 @@ def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
 @composite(
     derivative=Rules(lambda y, x, dots: _turned(y, x[0], dots[0]), lambda y, x, w: (_turned(y, x[0], w),)),
     exact=True,
+    tags=("product",),
 )
 def normalize(m: Any, a: VecN) -> VecN:
     """``a`` divided by its length, however small or large; the zero vector stays 0 and has derivative 0."""
@@ -426,6 +429,7 @@ def _lerp_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr, Expr]:
     exact=True,
     numpy=lambda a, b, t: a * (1 - t)[..., None] + b * t[..., None],
     derivative=Rules(_lerp_jvp, _lerp_vjp),
+    tags=("product",),
     matrices=lambda a, b, t: a * (1 - t)[..., None, None] + b * t[..., None, None],
 )
 def lerp_vectors(a: VecN, b: VecN, t: Float) -> VecN:

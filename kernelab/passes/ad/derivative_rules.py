@@ -163,9 +163,8 @@ def pull(op: Op, y: Expr, xs: Sequence[Expr], g: Expr, masked: bool = False) -> 
             return tuple(kept_zero(g, share, masked) for share in (left(g, *xs), right(g, *xs)))
         case Rules(_, rule):
             shares = _cotangents(rule(y, tuple(xs), g))
-            # Rules of what may be infinite, and of selections, keep zeros themselves.
-            needs_guard = masked and op.tags.isdisjoint(("selects", "unbounded"))
-            return tuple(None if share is None else kept_zero(g, share, needs_guard) for share in shares)
+            is_product = masked and "product" in op.tags  # other rules keep zeros themselves
+            return tuple(None if share is None else kept_zero(g, share, is_product) for share in shares)
         case Zero() | Undefined():
             return (None,) * len(xs)
         case Expanded():

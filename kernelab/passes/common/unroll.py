@@ -12,8 +12,8 @@ from kernelab.lang import ir
 from kernelab.lang.build import type_of
 from kernelab.passes.common.copying import Copier
 
-MOST = 256
-"""The statements that a loop may become: compilers take longer for more than the loop takes."""
+MOST = 96
+"""The statements that a loop may become: more takes compilers longer, and readers of the adjoint."""
 
 _CHOOSE = {"extract": 1, "row": 1, "insert": 1}
 """The operations on components, with the position of their first index."""
