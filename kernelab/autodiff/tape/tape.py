@@ -259,7 +259,8 @@ class Tape(Observed, Habits, Displayed):
             hint = "write tape.record_func(lambda: ..., arrays=[x, y])"
             raise refusal(TapeError, message, "function", hint)
         if isinstance(arrays, array) or not all(isinstance(each, array) for each in arrays):
-            what = described(next((each for each in arrays if not isinstance(each, array)), arrays))
+            given = [] if isinstance(arrays, array) else [one for one in arrays if not isinstance(one, array)]
+            what = described(next(iter(given), arrays))
             hint = "write tape.record_func(backward, arrays=[x, y])"
             raise refusal(TapeError, f"record_func takes a list of arrays, and not {what}", "function", hint)
         recorder = RECORDER.get()
