@@ -54,8 +54,7 @@ class _Unroller(Copier):
             super().loop(stmt)
             return
         values = self.atoms(stmt.inits)
-        turns = range(int(count.value))
-        for k in reversed(turns) if stmt.reverse else turns:
+        for k in range(int(count.value)):
             self.env[stmt.index] = ir.Const(k, type_of(stmt.index))
             self.env.update(zip(stmt.carries, values, strict=True))
             self.stmts(stmt.body)
@@ -65,6 +64,7 @@ class _Unroller(Copier):
     def _is_short(self, stmt: ir.For, count: ir.Const) -> bool:
         if stmt not in self.loops or stmt.stop is not None or stmt.storage is not None:
             return False
+        assert not stmt.reverse, "an adjoint is not written out"
         return int(count.value) * sum(1 for _ in self._copied(stmt.body)) <= MOST
 
     def _copied(self, block: ir.Block) -> Iterator[ir.Stmt]:
