@@ -40,6 +40,11 @@ PROGRAMS = {
         if x[i, 0] > 0.0:
             y[i] = x[i, 1] - x[i, 2]
     """,
+    "read in a branch of rows found in an array": """
+        j = of[i]
+        if x[j, 0] > 0.0:
+            y[i] = x[j, 1] - x[j, 2]
+    """,
     "read in a loop": """
         for k in range(w.shape[1]):
             j = abs(w[i, k]) % x.shape[0]
@@ -179,11 +184,12 @@ def test_columns_are_moved_together(name: str) -> None:
 
 
 @pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
-def test_a_column_that_is_read_in_no_thread_need_not_be_there(lanes: Lanes) -> None:
+@pytest.mark.parametrize("name", ["read in a branch", "read in a branch of rows found in an array"])
+def test_a_column_that_is_read_in_no_thread_need_not_be_there(name: str, lanes: Lanes) -> None:
     """Its place, behind the last row, is on a page that cannot be read."""
-    function, threads = scalarised("read in a branch"), 2 * lanes.width
+    function, threads = scalarised(name), 2 * lanes.width
     given = arguments(threads, 2, "rows")
-    given["x"] = memory_that_ends_with_a_page(-np.abs(given["x"]))
+    given["x"] = memory_that_ends_with_a_page(-np.abs(given["x"][:threads]))
     before = given["y"].copy()
     run_vectors(function, lanes, (threads,), given)
     np.testing.assert_array_equal(given["y"], before)

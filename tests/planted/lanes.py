@@ -129,10 +129,10 @@ LANES = (
         FIRST_COLUMNS,
     ),
     Fault(
-        "an element at a found column counts for the next of the row",
+        "a column that is written twice counts for another one",
         CODEGEN,
-        "if column is None or first.indices[:-1] != stmt.indices[:-1]:",
-        "if (column := column or 0) < 0 or first.indices[:-1] != stmt.indices[:-1]:",
+        "return column not in known and column // ROW == known[0] // ROW",
+        "return column // ROW == known[0] // ROW",
         FIRST_COLUMNS,
     ),
     Fault(
