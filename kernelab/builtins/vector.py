@@ -215,20 +215,19 @@ def vector_scaled(a: NumVecN, b: Number) -> NumVecN:
 
 
 def _div_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
-    (v, s), (v_dot, s_dot) = operands, tangents
-    r = 1.0 / s
+    v_dot, s_dot = tangents
+    r = 1.0 / operands[1]
     direct = None if v_dot is None else chain(v_dot, r)
     if s_dot is None:
         return direct
-    # Through v, which is finite where y may not be.
-    moved: Expr = -(v * chain(chain(s_dot, r), r))
+    # Not by the square of `r`, as for numbers.
+    moved: Expr = -each(chain, chain(s_dot, r), y)
     return moved if direct is None else direct + moved
 
 
 def _div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
-    v, s = operands
-    r = 1.0 / s
-    return chain(w, r), -chain(chain(_inner(w, v), r), r)
+    share = chain(w, 1.0 / operands[1])
+    return share, -added(parts(each(chain, share, y)))
 
 
 @on_components(

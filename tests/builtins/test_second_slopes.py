@@ -70,3 +70,22 @@ def test_second_derivatives_of_quotients_need_no_square_out_of_range(text: str) 
         for inner in (kl.func.jacfwd, kl.func.jacrev):
             assert inner(function)(x).numpy() == 1.0
             assert abs(outer(inner(function))(x).numpy().item()) < 1e-6
+
+
+@pytest.mark.parametrize("text", ["p[i] * (-1.3e20 / (r * r * r))", "-1.3e20 * p[i] / (r * r * r)"])
+def test_slopes_of_quotients_in_large_units_need_no_square_out_of_range(text: str) -> None:
+    """The change of gravity at the distance of the earth from the sun, in metres."""
+    lines = ["def k(p: array[vec3], a: array[vec3]):", "i = tid()", "r = length(p[i])", f"a[i] = {text}"]
+    kernel = kl.compile("\n    ".join(lines) + "\n")["k"]
+
+    def pull(p: Any) -> Any:
+        a = kl.zeros_like(p)
+        kernel[1](p, a)
+        return a
+
+    at = np.array([1.5e11, 0.2e11, 0.0])
+    r = np.linalg.norm(at)
+    expected = -1.3e20 * (np.eye(3) / r**3 - 3.0 * np.outer(at, at) / r**5)
+    p = kl.array([at.astype(np.float32)], dtype=kl.vec3)
+    for mode in (kl.func.jacfwd, kl.func.jacrev):
+        np.testing.assert_allclose(mode(pull)(p).numpy().reshape(3, 3), expected, rtol=1e-5)

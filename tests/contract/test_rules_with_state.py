@@ -274,3 +274,39 @@ def test_results_that_are_not_finite_are_the_same_again() -> None:
         loss = (layer(x) + layer(x))[2:].sum()
     tape.backward(loss)
     np.testing.assert_array_equal(x.grad.numpy(), [0.0, 0.0, 2.0, 2.0])
+
+
+def test_a_comparison_leaves_arrays_around_a_function_as_they_are() -> None:
+    state, runs = kl.zeros(1), kl.zeros(1)
+
+    def smoothed(x: kl.array) -> kl.array:
+        state.assign(0.5 * state + x)
+        runs.assign(runs + 1.0)
+        return 2.0 * state
+
+    rule = kl.func.custom_vjp(smoothed, lambda x, bar: 2.0 * bar)
+    x = kl.array([1.0], requires_grad=True)
+    for expected in (2.0, 3.0, 3.5):
+        with kl.Tape() as tape:
+            y = rule(x)
+        tape.backward(y)
+        assert y.list() == [expected]
+        tape.zero()
+    assert runs.list() == [3]
+
+
+def test_nor_does_one_add_to_what_a_derivative_adds_up() -> None:
+    weights, total = kl.array([3.0]), kl.zeros(1)
+
+    def back(x: kl.array, bar: kl.array) -> kl.array:
+        total.assign(total + x * bar)
+        return weights * bar
+
+    rule = kl.func.custom_vjp(lambda x: weights * x, back)
+    x = kl.array([2.0], requires_grad=True)
+    for expected in (2.0, 4.0):
+        with kl.Tape() as tape:
+            y = rule(x)
+        tape.backward(y)
+        assert total.list() == [expected]
+        tape.zero()

@@ -92,7 +92,9 @@ class Base(Level):
         return results
 
     def compare_rule(self, call: HostCall, arguments: Sequence[array]) -> None:
-        hooks.compare_host_rule(call.rule_of, arguments)
+        assert call.rule_of is not None
+        with call.surroundings_kept(), call.rule_of[0].surroundings_kept():
+            hooks.compare_host_rule(call.rule_of, arguments)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         if ENTERED:

@@ -214,7 +214,7 @@ class HostCall:
         if not (known.is_nondeterministic or call.compared.is_settled or known.settled == MOST_TRIES):
             call.compared.is_settled = True
             known.settled += 1
-            with call.gradients_around_kept():
+            with call.surroundings_kept():
                 self._find_state(arrays, known, call)
         if known.is_nondeterministic:
             message = f"{name_of(call.func)} has run since it was called, and its derivative reads what it "
@@ -222,12 +222,13 @@ class HostCall:
             warn_at(f"{message}leaves outside, which differs from run to run", "changed", hint)
 
     @contextmanager
-    def gradients_around_kept(self) -> Iterator[None]:
-        """A context in which a derivative may add to gradients of arrays around it: they are restored."""
+    def surroundings_kept(self) -> Iterator[None]:
+        """A context in which arrays around it may change, and their gradients: they are restored."""
         with ExitStack() as aside:
             for memory in tuple(self.used):
-                if memory.adjoint is not None:
-                    aside.enter_context(set_aside(memory.adjoint))
+                for each in (memory, memory.adjoint):
+                    if each is not None and each.space is None:
+                        aside.enter_context(set_aside(each))
             yield
 
     def _find_state(self, arrays: Sequence[array], known: Known, call: "HostCall") -> None:
@@ -307,17 +308,21 @@ class HostCall:
         if forward is not None:
             forward.is_told |= around.warn_of_stale(name_of(forward.func))
         else:
-            self._note(around, own, arrays)
+            self._note_left(around, own, arrays)
+        self._note_used(around)
         self.is_several = isinstance(returned, tuple | list)
         return [self._result(result, arrays) for result in (returned if self.is_several else [returned])]
 
-    def _note(self, around: Surroundings, own: Sequence[Allocation], arrays: Sequence[array]) -> None:
-        """Note what a run has used and left around it."""
+    def _note_left(self, around: Surroundings, own: Sequence[Allocation], arrays: Sequence[array]) -> None:
+        """Note what a run has left around it."""
         if self.compared is not None:
             self.compared.known.latest = self._run_of(arrays)
         self.left = around.carrying
         for memory in own:
             self.left.pop(memory)
+
+    def _note_used(self, around: Surroundings) -> None:
+        """Note the memory around it that a run has used."""
         for memory, (version, arrays) in around.used.items():
             if memory not in self.used or memory.version != version:
                 self.used[memory] = Used.of(memory, arrays)
