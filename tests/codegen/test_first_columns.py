@@ -1,19 +1,16 @@
 """The first columns of rows, which each thread reads or changes by number, with the bits of scalar code."""
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kernelab.backend.common.backends import pack
 from kernelab.backend.cpu.cpu_backend import CpuBackend
-from kernelab.codegen.cpp.entry import layout_of
 from kernelab.codegen.vectors.vector_emitter import emit_vectors
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.lang.ir import Function
 from kernelab.passes.common.scalarise import scalarise
-from tests.codegen.test_vector_columns import LAYOUTS
+from tests.codegen.test_vector_columns import LAYOUTS, require_same_bits
 from tests.codegen.test_vector_rows import memory_that_ends_with_a_page
 from tests.codegen.test_vectors import KINDS, kind_of, run_vectors
 from tests.support.lowering import lowered
@@ -165,14 +162,8 @@ def test_all_lanes_have_the_bits_of_scalar_code(layout: str, name: str, lanes: L
     for columns in (2, 3, 4, 5, 8):
         if columns <= max(k for k in range(8) if f", {k}]" in PROGRAMS[name]):
             continue
-        expected = arguments(threads, columns, layout)
-        found = copy.deepcopy(expected)
-        if layout == "rows":
-            found |= {key: memory_that_ends_with_a_page(expected[key]) for key in "xwz"}
-        run_vectors(function, lanes, (threads,), found)
-        build(pack(layout_of(function), (threads,), expected))
-        for key, values in expected.items():
-            np.testing.assert_array_equal(found[key], values, err_msg=f"{key}, {columns} columns")
+        given = arguments(threads, columns, layout)
+        require_same_bits(function, build, lanes, given, "xwz" if layout == "rows" else "")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

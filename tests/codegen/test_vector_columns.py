@@ -130,6 +130,18 @@ def arguments(threads: int, columns: int, layout: str) -> dict[str, Any]:
     return {"x": x, "w": w, "of": of, "first": np.array([min(2, columns)], np.int32), "y": y, "z": z}
 
 
+def require_same_bits(
+    function: Function, build: Any, lanes: Lanes, expected: dict[str, Any], to_the_end: str
+) -> None:
+    """Run vector code and scalar code; arrays named in `to_the_end` end with a page in vector code."""
+    found, grid = copy.deepcopy(expected), (len(expected["y"]),)
+    found |= {key: memory_that_ends_with_a_page(expected[key]) for key in to_the_end}
+    run_vectors(function, lanes, grid, found)
+    build(pack(layout_of(function), grid, expected))
+    for key, values in expected.items():
+        np.testing.assert_array_equal(found[key], values, err_msg=f"{key}, x of {expected['x'].shape}")
+
+
 @pytest.mark.parametrize("lanes", KINDS, ids=kind_of)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -137,14 +149,8 @@ def test_all_lanes_have_the_bits_of_scalar_code(layout: str, name: str, lanes: L
     function, threads = scalarised(name), 3 * lanes.width + 3
     build = CpuBackend().build([function])["f"]
     for columns in (1, lanes.width - 1, lanes.width, 2 * lanes.width + 3):
-        expected = arguments(threads, columns, layout)
-        found = copy.deepcopy(expected)
-        if layout == "rows":
-            found |= {key: memory_that_ends_with_a_page(expected[key]) for key in "xz"}
-        run_vectors(function, lanes, (threads,), found)
-        build(pack(layout_of(function), (threads,), expected))
-        for key, values in expected.items():
-            np.testing.assert_array_equal(found[key], values, err_msg=f"{key}, {columns} columns")
+        given = arguments(threads, columns, layout)
+        require_same_bits(function, build, lanes, given, "xz" if layout == "rows" else "")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
