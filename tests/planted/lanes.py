@@ -115,13 +115,6 @@ LANES = (
         COLUMNS,
     ),
     Fault(
-        "columns that an array does not have are read",
-        CODEGEN,
-        'return f"{name}_s{axis} == 4 && {name}_n{axis} >= {count}{rows}"',
-        'return f"{name}_s{axis} == 4{rows}"',
-        FIRST_COLUMNS,
-    ),
-    Fault(
         "rows that do not follow one another are read as if they did",
         CODEGEN,
         'rows = f" && {name}_s{axis - 1} == {4 * count}" if are_next else ""',
