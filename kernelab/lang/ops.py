@@ -220,8 +220,9 @@ class Op:
     `numpy` computes it on arrays whose leading axes are threads and whose trailing axes are components.
     `domain` holds, for each operand, the interval that tests sample.  `exact` says that NumPy and every
     target agree to the last bit.  `symbol` is the infix or prefix operator a reader expects. `tags` are facts
-    that passes may ask for, such as "commutative".  `parts` are the patterns of the several results of a
-    call, where the vector that the operation gives holds the components of all of them in turn.
+    that passes may ask for, such as "commutative", or "unbounded" where the result of finite operands may be
+    infinite.  `parts` are the patterns of the several results of a call, where the vector that the operation
+    gives holds the components of all of them in turn.
     """
 
     name: str

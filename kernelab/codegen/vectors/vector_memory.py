@@ -328,7 +328,7 @@ class VectorMemory(VectorValues):
         are_next = self.are_next(stmt, total)
         if not are_next and not self.is_usually_whole():
             return ""
-        key = (stmt.array, stmt.indices[:-1]), column // ROW
+        key = row, column // ROW
         if key not in self.read_together:
             kind, first = f"Components{count}", place.moved(-4 * (column % ROW))
             there = self.side_by_side(stmt, total, are_next)

@@ -167,9 +167,10 @@ def together(column: int, count: int) -> int:
 def column_of(stmt: Access) -> int | None:
     """The column of an element of a row of numbers, None where it is not known."""
     *row, column = stmt.indices
-    is_of_words = scalar_of(elem_of(stmt.array)) in WORDS and size_of(elem_of(stmt.array)) == 1
-    is_known = bool(row) and isinstance(column, ir.Const) and is_of_words and not is_field(stmt.array)
-    return int(column.value) if is_known and isinstance(column, ir.Const) else None
+    if not row or not isinstance(column, ir.Const) or is_field(stmt.array):
+        return None
+    elem = elem_of(stmt.array)
+    return int(column.value) if scalar_of(elem) in WORDS and size_of(elem) == 1 else None
 
 
 Lets = Mapping[ir.Atom, ir.Let]

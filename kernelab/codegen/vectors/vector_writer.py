@@ -159,10 +159,8 @@ class VectorWriter(VectorMemory):
         first = change.changes[0][0]
         total = self.columns_changed[first.array, first.indices[:-1]]
         ordered = sorted(change.changes, key=lambda one: column_of(one[0]) or 0)
-        place, are_next = (
-            change.place.moved(-4 * ((column_of(first) or 0) % ROW)),
-            self.are_next(first, total),
-        )
+        place = change.place.moved(-4 * ((column_of(first) or 0) % ROW))
+        are_next = self.are_next(first, total)
         with self.braces(f"if ({self.side_by_side(first, total, are_next)})"):
             if are_next:
                 self.put_components(str(change.count), place, [stmt for stmt, _ in ordered])

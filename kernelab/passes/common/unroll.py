@@ -15,8 +15,8 @@ from kernelab.passes.common.copying import Copier
 MOST = 96
 """The statements that a loop may become: more takes compilers longer, and readers of the adjoint."""
 
-_CHOOSE = {"extract": 1, "row": 1, "insert": 1}
-"""The operations on components, with the position of their first index."""
+_CHOOSE = frozenset({"extract", "row", "insert"})
+"""The operations on components, of a vector or matrix that is their first operand."""
 
 
 def unrolled(function: ir.Function) -> ir.Function:
@@ -31,16 +31,15 @@ def _picks(loop: ir.For) -> bool:
     for stmt in ir.walk(loop.body):
         if not isinstance(stmt, ir.Let) or depends.isdisjoint(stmt.args):
             continue
-        first = _CHOOSE.get(stmt.op.name)
-        if first is None:
+        if stmt.op.name not in _CHOOSE:
             depends.add(stmt.out)
-        elif not depends.isdisjoint(_indices(stmt, first)):
+        elif not depends.isdisjoint(_indices(stmt)):
             return True
     return False
 
 
-def _indices(stmt: ir.Let, first: int) -> Sequence[ir.Atom]:
-    return stmt.args[first : -1 if stmt.op.name == "insert" else None]
+def _indices(stmt: ir.Let) -> Sequence[ir.Atom]:
+    return stmt.args[1 : -1 if stmt.op.name == "insert" else None]
 
 
 class _Unroller(Copier):
