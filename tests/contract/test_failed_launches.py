@@ -72,8 +72,15 @@ def test_a_function_that_goes_on_after_a_launch_that_failed_has_no_derivative(
         TRANSFORMS[transform](tried(kernel), kl.array([1.0, 2.0, 3.0]))
 
 
+RUNS: list[Callable[[Any, Any], Any]] = [
+    lambda f, x: f(x),
+    kl.checkpoint,
+    lambda f, x: kl.checkpoint(lambda x: kl.checkpoint(f, x), x),
+]
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("run", [lambda f, x: f(x), kl.checkpoint])
+@pytest.mark.parametrize("run", RUNS)
 def test_no_gradient_flows_through_a_launch_that_failed_on_a_tape(kernel: str, run: Any) -> None:
     x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
     with kl.Tape() as tape:
@@ -82,7 +89,7 @@ def test_no_gradient_flows_through_a_launch_that_failed_on_a_tape(kernel: str, r
         tape.backward(loss)
 
 
-@pytest.mark.parametrize("run", [lambda f, x: f(x), kl.checkpoint])
+@pytest.mark.parametrize("run", RUNS)
 def test_what_a_launch_that_failed_wrote_without_gradients_is_told_of(run: Any) -> None:
     def function(x: Any) -> Any:
         y = kl.zeros(3)
@@ -168,10 +175,31 @@ def test_a_function_that_replaces_what_a_launch_that_failed_wrote_has_the_deriva
         assert kl.func.jacfwd(function)(x).numpy().diagonal().tolist() == expected.tolist()
     assert kl.func.grad(lambda x: kl.checkpoint(function, x).sum())(x).list() == expected.tolist()
     x.requires_grad = True
+    for run in RUNS:
+        with kl.Tape() as tape:
+            loss = run(function, x).sum()
+        tape.zero()
+        tape.backward(loss)
+        assert x.grad.list() == expected.tolist()
+
+
+def test_a_launch_of_a_checkpoint_that_fails_at_first_alone_is_told_of(monkeypatch: Any) -> None:
+    def interrupted(call: Any) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    def function(x: Any) -> Any:
+        y = kl.zeros(3, requires_grad=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            kl.launch(OTHERS["cube"], 3, [x], [y])
+        return x * 2.0
+
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    monkeypatch.setattr("kernelab.runtime.launch.call.Call.primal", interrupted)
     with kl.Tape() as tape:
-        loss = function(x).sum()
-    tape.backward(loss)
-    assert x.grad.list() == expected.tolist()
+        loss = kl.checkpoint(function, x).sum()
+    with pytest.raises(kl.TapeError, match="it did something else than at first"):
+        tape.backward(loss)
 
 
 KEPT: dict[str, Callable[[Any, Any], Any]] = {

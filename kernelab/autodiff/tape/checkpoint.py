@@ -85,11 +85,7 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     finally:
         RECORDER.reset(token)
         observer.close()
-    if observer.has_failed:  # the function has caught the error
-        written = [*observer.written_outside(), *arrays_in(result)]
-        recording.has_failed(title, written, place, observer.read_outside())
-    else:
-        observer.record(func, arrays, title, tuple(arrays_in(result)))
+    observer.record(func, arrays, title, tuple(arrays_in(result)))
     return result
 
 
@@ -151,6 +147,12 @@ class Signature:
         if self._also is not None:
             self._also.launch(call)
 
+    def failed(self) -> None:
+        """Add that the launch has failed: a function that catches the error goes on in another way."""
+        self._add(b"failed")
+        if self._also is not None:
+            self._also.failed()
+
     def copy(self, dest: array, src: array) -> None:
         self._look_at(src)
         self._written.add(dest.allocation.serial)
@@ -209,7 +211,6 @@ class Observer(Recorder):
         self._recording = recording
         self._place = place
         self._reads_before = len(recording.provenance.host_reads)
-        self.has_failed = False  # a launch, after which the function may go on
         self.signature = Signature(getattr(recording, "signature", None))
         self._keeps: dict[bytes, Snapshot] = {}
         self._read: set[bytes] = set()
@@ -320,7 +321,7 @@ class Observer(Recorder):
         try:
             call.primal()
         except BaseException:  # also an interrupt
-            self.has_failed = True
+            self.signature.failed()
             raise
 
     def left_out(self, call: Call) -> None:
@@ -405,7 +406,11 @@ class Replaying(Recording):
 
     def launch(self, call: LaunchRecord) -> None:
         self.signature.launch(call)
-        super().launch(call)
+        try:
+            super().launch(call)
+        except BaseException:
+            self.signature.failed()
+            raise
 
     def left_out(self, call: Call) -> None:
         self.signature.launch(call)
