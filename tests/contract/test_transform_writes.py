@@ -325,3 +325,58 @@ def test_a_part_that_is_overwritten_is_kept_and_the_rest_read_where_it_stands() 
     x = np.linspace(0.1, 1.0, WIDTH, dtype=np.float32)
     found = kl.func.vjp(f, kl.array(x))[1](kl.ones(WIDTH))[0]
     np.testing.assert_allclose(found.numpy(), np.sin(2 * x), rtol=1e-5)
+
+
+def added_in_place(x: kl.array, *data: Any) -> kl.array:
+    y = kl.from_numpy(*data or (np.zeros(3, np.float32),))
+    K["add"][3](x * x, y)
+    return y
+
+
+def test_a_function_may_add_to_memory_of_a_numpy_array_that_nobody_else_sees() -> None:
+    x = kl.array([1.0, 2.0, 3.0])
+    for jacobian in (kl.func.jacfwd, kl.func.jacrev):
+        assert jacobian(added_in_place)(x).numpy().tolist() == np.diag([2.0, 4.0, 6.0]).tolist()
+    lanes = kl.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert kl.func.vmap(added_in_place)(lanes).numpy().tolist() == [[1.0, 4.0, 9.0], [16.0, 25.0, 36.0]]
+    rows = kl.func.vmap(kl.func.grad(lambda x: added_in_place(x).sum()))(lanes)
+    assert rows.numpy().tolist() == (2.0 * lanes.numpy()).tolist()
+
+
+SHOWN: dict[str, Any] = {
+    "the array": lambda data: data,
+    "a view": lambda data: data[:],
+    "a view of its row": lambda data: data.reshape(1, 3)[0],
+    "its bytes": memoryview,
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_what_numpy_shows_of_it_is_told_of(shown: str) -> None:
+    seen = []
+
+    def function(x: kl.array) -> kl.array:
+        data = np.zeros(3, np.float32)
+        seen.append(SHOWN[shown](data))
+        return added_in_place(x, data)
+
+    with pytest.raises(GradientError, match="cannot be read here; NumPy shares its memory"):
+        kl.func.jacfwd(function)(kl.ones(3))
+    with pytest.raises(GradientError, match="a function in vmap writes `y`, which NumPy shares"):
+        kl.func.vmap(function)(kl.ones((2, 3)))
+
+
+def test_memory_of_a_numpy_array_is_exposed_as_long_as_others_refer_to_it() -> None:
+    data = np.zeros(3, np.float32)
+    views = [kl.from_numpy(data), kl.from_numpy(data[1:])]
+    assert views[0].allocation is views[1].allocation
+    assert views[0].allocation.is_exposed
+    view = data[:2]
+    del data
+    assert views[0].allocation.is_exposed
+    del view
+    assert not views[0].allocation.is_exposed
+    view = views[1].numpy()
+    assert views[0].allocation.is_exposed
+    del view
+    assert kl.from_numpy(np.frombuffer(bytearray(8), np.float32)).allocation.is_exposed

@@ -186,12 +186,14 @@ class Batch(Level):
         for argument in written if self.asked == "vmap" else ():
             if isinstance(argument, array) and self._is_outside(argument.allocation):
                 name = called(argument, "an array")
-                message = f"a function in vmap writes {name}, made outside of it: there is one for all lanes"
+                is_shared = argument.allocation.serial > self._start
+                where = "which NumPy shares" if is_shared else "made outside of it"
+                message = f"a function in vmap writes {name}, {where}: there is one for all lanes"
                 hint = "make it in the function, as in y = kl.zeros_like(x), and return it"
                 raise refusal(GradientError, message, "lanes", hint)
 
     def _is_outside(self, memory: Allocation) -> bool:
-        return memory.borrowed or memory.serial <= self._start
+        return memory.serial <= self._start or (memory.borrowed and memory.is_exposed)
 
     def _keep_outside(self, arguments: Sequence[Argument]) -> None:
         """Keep what memory from outside holds, from just before it changes, if `outside` is asked for."""

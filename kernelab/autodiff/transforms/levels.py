@@ -354,8 +354,15 @@ class Level(Witness, Recorder):
 
     def _show_exposed(self, target: array) -> None:
         """Note that the host sees what was written to memory that it lent, such as an array of NumPy's."""
-        if target.allocation.is_exposed:
-            self.looked_at(target)
+        if not target.allocation.is_exposed:
+            return
+        reason = self.unreadable(target)
+        if reason is not None:
+            hint = "copy: kl.array(data) for kl.from_numpy(data), y.numpy().copy() for y.numpy()"
+            raise GradientError(
+                replace(reason, message=f"{reason.message}; NumPy shares its memory", hint=hint)
+            )
+        self.looked_at(target)
 
     def left_out(self, call: Call) -> None:
         """Refuse an unrecorded launch on arrays that do not hold what the function computed."""

@@ -7,6 +7,7 @@ through which they may change unseen.
 
 import ctypes
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -167,7 +168,14 @@ class Allocation:
     @property
     def is_exposed(self) -> bool:
         """Whether the host holds a view through which the bytes may change unseen."""
-        return self.borrowed or (self.exposure is not None and self.exposure() is not None)
+        return (self.exposure is not None and self.exposure() is not None) or (
+            self.borrowed and not self._alone_holds_owner()
+        )
+
+    def _alone_holds_owner(self) -> bool:
+        """Whether the bytes are those of a NumPy array that nobody else refers to any more."""
+        is_array = self.owner.__class__ is np.ndarray and self.owner.flags.owndata
+        return is_array and sys.getrefcount(self.owner) == 2  # ours, and that of the question
 
     @property
     def was_exposed(self) -> bool:
