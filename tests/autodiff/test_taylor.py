@@ -56,6 +56,17 @@ def summed(x: array[float64], y: array[float64]):
 def constant(x: array[float64], y: array[float64]):
     i = tid()
     y[i] = where(x[i] > 0.0, 3.0, inf)
+def wave(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = float64(3.0) + sin(x[i]) * float64(0.1)
+def bent(t: float64):
+    return sin(t)
+@func_grad(bent, check=False)
+def adj_bent(t: float64, r: float64):
+    adjoint[t] += r * cos(t) * float64(1.0001)
+def wrong_wave(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = float64(3.0) + bent(x[i]) * float64(0.1)
 """
 
 
@@ -129,3 +140,12 @@ def test_large_entries_hide_no_wrong_one(kernels: dict[str, Any], name: str, siz
 @pytest.mark.parametrize("size", [1e4, 1e6, 1e8])
 def test_right_entries_of_very_different_sizes_pass(kernels: dict[str, Any], name: str, size: float) -> None:
     assert taylor(kernels[name], 1.0, 2.0, 3.0, 4.0 * size, 5.0 * size)
+
+
+def test_a_remainder_that_changes_its_sign_between_two_steps_tells_the_same(kernels: dict[str, Any]) -> None:
+    for phase in 10.0 ** np.linspace(-5.0, -1.0, 41):
+        for sign in (-1.0, 1.0):
+            report = taylor(kernels["wave"], sign * phase)
+            assert report and not report.slope < 1.9
+            report = taylor(kernels["wrong_wave"], sign * phase)
+            assert not report and (report.fault or report.slope < 1.2)

@@ -6,8 +6,9 @@ Along one random direction, for steps h from large to small, in float64,
     |f(x + h v) - f(x) - h (J v)|    falls as h^2 if J v is the derivative, else as h
     |(f(x + h v) - f(x - h v)) / 2h - J v|    falls as h^2, until rounding makes it grow as 1/h
 
-where f is the sum of all outputs with random weights and J v comes from the adjoint.  Steps that leave the
-domain of f are left out.  Must not know views.
+where f is the sum of all outputs with random weights and J v comes from the adjoint.  The second quantity is
+the larger one of h and -h: its terms of two orders can cancel at one of them.  Steps that leave the domain of
+f are left out.  Must not know views.
 """
 
 from collections.abc import Sequence
@@ -132,7 +133,8 @@ def _along(adjoint: Trace, u: Vectors, v: Vectors, noise: float = 0.0) -> tuple[
     values, size, sizes = _values(subject, v, u)
     ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
     changes = np.abs(ahead)
-    remainders = np.abs(ahead - STEPS * derivative)
+    back = np.abs(behind + STEPS * derivative)
+    remainders = np.maximum(np.abs(ahead - STEPS * derivative), np.where(np.isfinite(back), back, 0.0))
     errors = np.abs((ahead - behind) / (2.0 * STEPS) - derivative)
     inputs = _root_of_squares([share * x for share, x in zip(shares, starts, strict=True)])
     last = remainders[-LEAST_STEPS:]
