@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from kernelab.autodiff.checks import tapecheck
-from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check, require_choice
+from kernelab.autodiff.checks.gradcheck import Fast, check, require_choice
+from kernelab.autodiff.checks.gradcheck_report import GradcheckReport
 from kernelab.autodiff.checks.tape_report import Choice, TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
 from kernelab.autodiff.checks.tolerance import Tolerance, require_step

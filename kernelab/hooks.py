@@ -108,10 +108,10 @@ textbook: "Hook[[Any, Iterable[str] | None], Any]" = Hook("kernelab.runtime.ops.
 launch: "Hook[..., Any]" = Hook("kernelab.runtime.launch.launch")
 """`kl.launch`."""
 
-check_rules: "Hook[[Any], None]" = Hook("kernelab.autodiff.checks.rule_check")
+check_rules: "Hook[[Any], None]" = Hook("kernelab.autodiff.rule_checks.rule_check")
 """Warnings of the wrong derivative rules in a program."""
 
-compare_host_rule: "Hook[[Any, Sequence[Any]], None]" = Hook("kernelab.autodiff.checks.host_rule_check")
+compare_host_rule: "Hook[[Any, Sequence[Any]], None]" = Hook("kernelab.autodiff.rule_checks.host_rule_check")
 """A warning of the wrong derivative rule of a Python function."""
 
 display: "Hook[[Any, Any], dict[str, Any]]" = Hook("kernelab.views")

@@ -93,6 +93,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "records",
         "transforms",
         "tape",
+        "rule_checks",
         "jacobians",
         "checks",
         "inspect",

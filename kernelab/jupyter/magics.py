@@ -27,7 +27,7 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
-from kernelab.autodiff.checks.rule_check import leave_unchecked
+from kernelab.autodiff.rule_checks.rule_check import leave_unchecked
 from kernelab.backend.common.tiered import LULL, Pending
 from kernelab.errors import Diagnostic, Source, Span
 from kernelab.frontend.definitions.definitions import CHECKS

@@ -19,7 +19,7 @@ import numpy as np
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
 from kernelab import hooks
-from kernelab.autodiff.checks.gradcheck import GradcheckReport
+from kernelab.autodiff.checks.gradcheck_report import GradcheckReport
 from kernelab.autodiff.checks.tape_report import TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport
 from kernelab.autodiff.records.hazards import LISTENERS, Overwrite

@@ -9,6 +9,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.autodiff.checks import blame
+from kernelab.autodiff.rule_checks import operation_check
+from kernelab.autodiff.rule_checks.operation_check import Operation, has_derivative, wrong_adjoint
 from kernelab.errors import GradientError
 from kernelab.lang import ops
 from kernelab.lang.ir import Let
@@ -375,9 +377,9 @@ def test_a_surrogate_is_no_fault_but_is_named(kernels: dict[str, Any]) -> None:
 def test_no_record_is_blamed_that_is_right() -> None:
     rng = np.random.default_rng(5)
     for case in list(cases((float64,)))[::7]:
-        shape = blame.Shape(case.op, case.types, case.result)
-        if case.active and blame.has_derivative(shape) and "surrogate" not in case.op.tags:
-            assert blame.wrong_adjoint(shape, case.draw(int(rng.integers(99)))) is None, case.name
+        operation = Operation(case.op, case.types, case.result)
+        if case.active and has_derivative(operation) and "surrogate" not in case.op.tags:
+            assert wrong_adjoint(operation, case.draw(int(rng.integers(99)))) is None, case.name
 
 
 def test_an_infinite_derivative_is_named_at_its_line(kernels: dict[str, Any]) -> None:
@@ -412,12 +414,12 @@ def test_a_kink_of_an_operation_on_vectors_is_told_by_its_operands(expression: s
 def test_a_kink_of_any_operation_can_be_told() -> None:
     rng = np.random.default_rng(7)
     for case in cases((float64,)):
-        shape = blame.Shape(case.op, case.types, case.result)
-        if not case.active or not blame.has_derivative(shape):
+        operation = Operation(case.op, case.types, case.result)
+        if not case.active or not has_derivative(operation):
             continue
         points = case.draw(int(rng.integers(99)))
-        result = blame.value(shape, points)
-        (stmt,) = (s for s in blame._applied(shape).body.stmts if isinstance(s, Let))
+        result = operation_check.value(operation, points)
+        (stmt,) = (s for s in operation_check._applied(operation).body.stmts if isinstance(s, Let))
         event = blame.Event(stmt, np.arange(len(result)), tuple(points), result)
         told = blame._told(event, np.ones(result.shape, dtype=bool))
         assert told.startswith(f"{blame._called(stmt)} of "), case.name

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import kernelab as kl
-from kernelab.autodiff.checks.rule_check import leave_unchecked
+from kernelab.autodiff.rule_checks.rule_check import leave_unchecked
 from kernelab.errors import KernelError, Source
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify

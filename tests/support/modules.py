@@ -42,6 +42,7 @@ FOLDERS = (
     "autodiff/records",
     "autodiff/transforms",
     "autodiff/tape",
+    "autodiff/rule_checks",
     "autodiff/jacobians",
     "autodiff/checks",
     "autodiff/inspect",

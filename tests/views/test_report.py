@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernelab.autodiff.checks.gradcheck import Entry, GradcheckReport, PairResult
+from kernelab.autodiff.checks.gradcheck_report import Entry, GradcheckReport, PairResult
 from kernelab.autodiff.checks.tape_report import LaunchCheck, TapeReport
 from kernelab.runtime.context.recorder import Place
 from kernelab.views.checks.report import gradcheck_view, tape_report_view

@@ -10,29 +10,28 @@ Must not know reports.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks import host_rule_check
-from kernelab.autodiff.checks.check_levels import Interpreted
 from kernelab.autodiff.checks.lost_digits import number
-from kernelab.autodiff.checks.rule_check import mistake_at
-from kernelab.autodiff.checks.rule_samples import calling, evaluate
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.adjoint_buffers import plain_copy, scalars
+from kernelab.autodiff.rule_checks import host_rule_check
+from kernelab.autodiff.rule_checks.interpreted import Interpreted
+from kernelab.autodiff.rule_checks.operation_check import Operation, adjoints, has_derivative, wrong_adjoint
+from kernelab.autodiff.rule_checks.rule_check import mistake_at
+from kernelab.autodiff.rule_checks.rule_samples import evaluate
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, Span
-from kernelab.lang.build import Builder, type_of
-from kernelab.lang.ir import Const, Custom, CustomRules, Function, Let, Native, Stmt, Var, walk
-from kernelab.lang.ops import SHAPE, Derivative, Op, Undefined
-from kernelab.lang.types import Array, Value, float64, is_differentiable, scalar_of, shape_of
-from kernelab.passes.ad.vjp import vjp
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, walk
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.common.copying import inline
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
@@ -181,136 +180,6 @@ def _traced(
     return level.events
 
 
-# ------------------------------------------------------------------------------------------ operations
-
-
-STEP = 1e-5
-"""How far an operand is moved, relative to its size."""
-
-TOLERANCE = 1e-3
-"""Relative; where the differences to both sides disagree by more there is a kink, and nothing to compare."""
-
-JUMP = 0.9
-"""How much of what a step changes half of it changes where an operation jumps; where it is smooth, half."""
-
-ROUNDING = 1e-11
-"""What differences may be off besides, relative to the result."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What makes two statements one operation; a whole number that is written down counts by its value."""
-
-    op: Op
-    args: tuple[Value | Const, ...]
-    result: Value
-
-    @staticmethod
-    def of(stmt: Let) -> "Shape":
-        types = ((arg, type_of(arg)) for arg in stmt.args)
-        args = (a if isinstance(a, Const) and not is_differentiable(type) else type for a, type in types)
-        return Shape(stmt.op, tuple(args), type_of(stmt.out))
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """An adjoint that differs from differences: at which point, and the two values.
-
-    Where the operation `jumps`, it has no derivative, and there is nothing that its adjoint could be.
-    """
-
-    point: int
-    claimed: float
-    slope: float
-    jumps: bool
-
-
-def has_derivative(shape: Shape) -> bool:
-    """Whether an operation over float64 has floats to move, a float to look at and a rule to look up."""
-    moved = [type for type in shape.args if isinstance(type, Value) and is_differentiable(type)]
-    is_wide = all(scalar_of(type) == float64 for type in (*moved, shape.result))
-    return bool(moved) and is_wide and not isinstance(shape.op.derivative, Undefined)
-
-
-def wrong_adjoint(shape: Shape, points: Sequence[Numpy]) -> Mistake | None:
-    """The first point at which the adjoint of an operation is not its derivative; a point is a row."""
-    seed = _drawn(0, (len(points[0]), *shape_of(shape.result)))
-    for k, bar in adjoints(shape, points, seed).items():
-        for size in (np.maximum(1.0, np.abs(points[k])), np.abs(points[k])):
-            wrong = _compared(shape, points, k, bar, seed, size)
-            if wrong is not None:
-                return wrong
-    return None
-
-
-def _compared(
-    shape: Shape, points: Sequence[Numpy], k: int, bar: Numpy, seed: Numpy, size: Numpy
-) -> Mistake | None:
-    """The first point at which an adjoint is not the slope of differences along a direction."""
-    along = STEP * size * _drawn(1 + k, points[k].shape[1:])
-    with np.errstate(all="ignore"):
-        here, ahead, behind, halfway = (
-            _sums(seed * value(shape, [*points[:k], points[k] + moved, *points[k + 1 :]]))
-            for moved in (0.0, along, -along, along / 2)
-        )
-        slope, claimed = (ahead - behind) / 2, _sums(bar * along)
-        noise = ROUNDING * np.abs(here) + np.finfo(np.float64).tiny
-        smooth = np.isfinite(slope + claimed)
-        smooth &= np.abs(ahead - 2 * here + behind) <= TOLERANCE * np.abs(slope) + noise
-        most = np.maximum(np.abs(slope), np.abs(claimed))
-        wrong = smooth & (np.abs(slope - claimed) > TOLERANCE * most + noise)
-    if not wrong.any():
-        return None
-    at = int(np.argmax(wrong))
-    length = float(_sums(np.abs(along))[at] * (seed[at] if seed.ndim == 1 else 1.0))
-    jumps = bool(abs(halfway - here)[at] > JUMP * abs(ahead - here)[at])
-    return Mistake(at, float(claimed[at]) / length, float(slope[at]) / length, jumps)
-
-
-def _drawn(seed: int, shape: Sequence[int]) -> Numpy:
-    """Factors that leave no component out; those of a batch differ, as do those of components."""
-    return np.random.default_rng(seed).uniform(0.5, 1.5, tuple(shape))
-
-
-def _sums(values: Numpy) -> Numpy:
-    sums: Numpy = np.sum(values.reshape(len(values), -1), axis=1)
-    return sums
-
-
-def value(shape: Shape, points: Sequence[Numpy]) -> Numpy:
-    """What the operation gives at some points."""
-    return evaluate(_applied(shape), *points)[0]
-
-
-def adjoints(shape: Shape, points: Sequence[Numpy], seed: Numpy) -> dict[int, Numpy]:
-    """The adjoint of each operand that has one, for a cotangent of each result."""
-    kernel, program = calling(_applied(shape)), _adjoint(shape, shape.op.derivative)
-    values = dict(zip(kernel.params, (*map(np.array, points), value(shape, points)), strict=True))
-    bars = {param: np.zeros(values[param].shape) for param in kernel.params if is_differentiable(param.type)}
-    bars[kernel.params[-1]] = seed.copy()
-    arguments = {param.hint: each for param, each in values.items()}
-    arguments |= {f"{param.hint}_bar": bar for param, bar in bars.items()}
-    interpreter.run(program, [len(seed)], {param.hint: arguments[param.hint] for param in program.params})
-    return {k: bars[param] for k, param in enumerate(kernel.params[:-1]) if param in bars}
-
-
-@lru_cache(256)
-def _applied(shape: Shape) -> Function:
-    """The function that applies the operation."""
-    types = [type_of(arg) if isinstance(arg, Const) else arg for arg in shape.args]
-    params = tuple(Var(type, f"x{k}") for k, type in enumerate(types))
-    args = [arg if isinstance(arg, Const) else param for arg, param in zip(shape.args, params, strict=True)]
-    builder = Builder()
-    return Function("applied", params, builder.close(builder.let(shape.op, args, shape.result)))
-
-
-@lru_cache(256)
-def _adjoint(shape: Shape, derivative: Derivative) -> Function:
-    """The adjoint of a kernel that calls the function, as long as the record keeps its derivative."""
-    kernel = calling(_applied(shape))
-    return vjp(kernel, [param.hint for param in kernel.params if is_differentiable(param.type)]).adjoint
-
-
 # ------------------------------------------------------------------------------------------ verdicts
 
 
@@ -340,26 +209,26 @@ def _wrong_host_rule(calls: Sequence[Hosted]) -> Blame | None:
 
 def _wrong_record(events: Sequence[Event]) -> Blame | None:
     """The first operation the rule in whose record is not its derivative at the values that it was given."""
-    by_shape: dict[Shape, list[Event]] = {}
+    by_operation: dict[Operation, list[Event]] = {}
     for event in events:
         if isinstance(event.stmt, Let):
-            by_shape.setdefault(Shape.of(event.stmt), []).append(event)
-    for shape, group in by_shape.items():
-        cause = _mistaken(shape, group) if has_derivative(shape) else None
+            by_operation.setdefault(Operation.of(event.stmt), []).append(event)
+    for operation, group in by_operation.items():
+        cause = _mistaken(operation, group) if has_derivative(operation) else None
         if cause is not None:
             return cause
     return None
 
 
-def _mistaken(shape: Shape, events: Sequence[Event]) -> Blame | None:
+def _mistaken(operation: Operation, events: Sequence[Event]) -> Blame | None:
     points, owners, threads = _points(events)
-    wrong = wrong_adjoint(shape, points)
+    wrong = wrong_adjoint(operation, points)
     if wrong is None:
         return None
     event = events[int(owners[wrong.point])]
     assert isinstance(event.stmt, Let)
     name, operands = _called(event.stmt), [number(values[wrong.point]) for values in points]
-    if "surrogate" in shape.op.tags:
+    if "surrogate" in operation.op.tags:
         message = f"{name} has the derivative 0, whatever it is given: that is what it is for"
         return Blame("surrogate", message, event.stmt.span)
     if wrong.jumps:
@@ -391,8 +260,8 @@ def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
 def _without_slope(at: Event, after: Event) -> Blame | None:
     if not isinstance(at.stmt, Let) or at.result is None:
         return None
-    shape = Shape.of(at.stmt)
-    if not has_derivative(shape):
+    operation = Operation.of(at.stmt)
+    if not has_derivative(operation):
         return None
     moved = [new != old for new, old in zip(after.operands, at.operands, strict=True)]
     infinite = [~np.isfinite(values) for values in at.operands]
@@ -400,7 +269,7 @@ def _without_slope(at: Event, after: Event) -> Blame | None:
     if not len(lanes):
         return None
     points, results = [values[lanes] for values in at.operands], at.result[lanes]
-    slopes = adjoints(shape, points, np.ones(results.shape))
+    slopes = adjoints(operation, points, np.ones(results.shape))
     has_value = ~_in_any([~np.isfinite(results)])
     has_slope = ~_in_any([~np.isfinite(v) for v in slopes.values()])
     if (has_value & has_slope).all():

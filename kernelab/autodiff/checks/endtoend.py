@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks.check_levels import Reordered, first_difference
 from kernelab.autodiff.checks.gradcheck import dead_ends_of
 from kernelab.autodiff.checks.screening import (
     AGAIN,
@@ -30,6 +29,7 @@ from kernelab.autodiff.checks.screening import (
     weights_of,
 )
 from kernelab.autodiff.checks.tape_replay import Line, Run, touched
+from kernelab.autodiff.checks.thread_order import Reordered, first_difference
 from kernelab.autodiff.checks.witnesses import SCALES, STAYS, UNEVEN
 from kernelab.autodiff.jacobians.differences import (
     OWN_SIZE,

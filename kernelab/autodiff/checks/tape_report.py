@@ -6,7 +6,7 @@ Knows reports of one launch; must not know how a tape is checked.
 from collections.abc import Collection, Mapping, Sequence
 
 from kernelab.autodiff.checks.endtoend import Agreement
-from kernelab.autodiff.checks.gradcheck import GradcheckReport
+from kernelab.autodiff.checks.gradcheck_report import GradcheckReport
 from kernelab.autodiff.jacobians.subject import Key
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.transforms.trees import is_whole

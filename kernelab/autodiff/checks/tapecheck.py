@@ -22,7 +22,8 @@ from kernelab.autodiff.checks.endtoend import (
     is_off,
     spoiled,
 )
-from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
+from kernelab.autodiff.checks.gradcheck import Fast, check
+from kernelab.autodiff.checks.gradcheck_report import GradcheckReport
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away, put_back
 from kernelab.autodiff.checks.tape_report import Choice, LaunchCheck, TapeReport
 from kernelab.autodiff.checks.tolerance import Tolerance

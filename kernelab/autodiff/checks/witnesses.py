@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks.check_levels import Noisy
 from kernelab.autodiff.checks.screening import Numbers, worst_rows
 from kernelab.autodiff.jacobians.differences import (
     EXTRAPOLATED,
@@ -40,6 +39,7 @@ from kernelab.autodiff.jacobians.sparse import (
     dtype_of,
 )
 from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.rule_checks.interpreted import Noisy
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import Level

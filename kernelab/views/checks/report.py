@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks.gradcheck import VERDICTS, Entry, GradcheckReport, Index, PairResult
+from kernelab.autodiff.checks.gradcheck_report import VERDICTS, Entry, GradcheckReport, Index, PairResult
 from kernelab.autodiff.checks.lost_digits import LineDigits, Loss, Precision
 from kernelab.autodiff.checks.tape_report import LaunchCheck, TapeReport
 from kernelab.autodiff.checks.taylor import LEAST_SLOPE, TaylorReport

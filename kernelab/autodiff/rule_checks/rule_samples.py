@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks.check_levels import NoisyChunk
+from kernelab.autodiff.rule_checks.interpreted import NoisyChunk
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.cpu import interpreter

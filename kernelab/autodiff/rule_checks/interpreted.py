@@ -1,9 +1,8 @@
-"""Levels of checks: programs in float64 on the interpreter, and programs with the last thread first.
+"""Levels that run programs in float64 on the interpreter; one changes the last digits of every value.
 
 Subclasses of `Chunk` observe every statement that the interpreter runs.  `Noisy` changes the last digits of
 every value: how far results then move tells the size of the terms that they are sums of, and with it their
-rounding (D. S. Parker, "Monte Carlo arithmetic", UCLA, 1997).  Results that depend on the order of threads
-differ where the last thread comes first.
+rounding (D. S. Parker, "Monte Carlo arithmetic", UCLA, 1997).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,24 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.jacobians.subject import Key, Subject
-from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed, scalars
+from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
-from kernelab.autodiff.transforms.levels import Level
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame
-from kernelab.data_classes import dataclass
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Function, Let, Native, walk
-from kernelab.lang.rounding import alike
 from kernelab.lang.types import is_differentiable
-from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
-
-# -------------------------------------------------------------------------------------- interpreted programs
 
 
 class Interpreted(Wide):
@@ -80,58 +72,3 @@ class NoisyChunk(Chunk):
 def noisy(values: "np.ndarray[Any, Any]", noise: float, rng: "np.random.Generator") -> Any:
     """Values multiplied by numbers that are 1 up to `noise`."""
     return values * (1.0 + noise * rng.uniform(-1.0, 1.0, values.shape))
-
-
-# ------------------------------------------------------------------------------------------ order of threads
-
-
-SUMS = 1e-3
-"""How far sums of another order may differ, relative to the largest element."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raced:
-    """A number of an output, by its position, and what it is with the first and the last thread first."""
-
-    position: int
-    usual: float
-    turned: float
-
-
-class Reordered(Level):
-    """Runs programs whose threads may meet with the last thread first; `has_met` says if there was one."""
-
-    def __init__(self, parent: Level) -> None:
-        super().__init__(parent)
-        self.has_met = False
-
-    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        if (program.meets or program.sharing(arguments)) and int(np.prod(grid, dtype=np.int64)) > 1:
-            self.has_met = True
-            program = program.turned
-        self.parent.run(program, grid, arguments)
-
-    def move(self, dest: array, src: array, add: bool = False) -> None:
-        self.parent.move(dest, src, add)
-
-
-def races(subject: Subject) -> dict[Key, Raced]:
-    """By the key of each output that depends on the order of threads, where it does first."""
-    kernel = subject.kernel
-    if kernel is not None and not (kernel.program.meets or kernel.program.sharing(subject.arguments)):
-        return {}
-    level = Reordered(BASE)
-    turned = subject.start().go(level)
-    if not level.has_met:
-        return {}
-    usual = subject.start().go(BASE)
-    pairs = zip(subject.targets(usual), usual, turned, strict=True)
-    differences = {target.key: first_difference(a, b) for target, a, b in pairs}
-    return {key: raced for key, raced in differences.items() if raced is not None}
-
-
-def first_difference(usual: array, turned: array) -> Raced | None:
-    """The first place where two runs differ by more than the rounding of sums, None if there is none."""
-    a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
-    where = np.flatnonzero(~alike(a, b, SUMS))
-    return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None

@@ -14,8 +14,8 @@ from weakref import WeakSet
 import numpy as np
 
 from kernelab import hooks
-from kernelab.autodiff.checks.check_levels import noisy
-from kernelab.autodiff.checks.rule_samples import (
+from kernelab.autodiff.rule_checks.interpreted import noisy
+from kernelab.autodiff.rule_checks.rule_samples import (
     NOISE,
     ROUNDINGS,
     Caller,
