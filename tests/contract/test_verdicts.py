@@ -421,7 +421,7 @@ def test_a_kink_of_any_operation_can_be_told() -> None:
         result = operation_check.value(operation, points)
         (stmt,) = (s for s in operation_check._applied(operation).body.stmts if isinstance(s, Let))
         event = blame.Event(stmt, np.arange(len(result)), tuple(points), result)
-        told = blame._told(event, np.ones(result.shape, dtype=bool))
+        told = blame._kink_text(event, np.ones(result.shape, dtype=bool))
         assert told.startswith(f"{blame._called(stmt)} of "), case.name
 
 

@@ -42,15 +42,15 @@ BROKEN_CHECKS = (
     Fault(
         "a gradient check excuses every entry that fails",
         AUTODIFF,
-        "pair.excused |= off & (approached | scattered)",
-        "pair.excused |= off",
+        "pair.undecided |= mask & (approached | scattered)",
+        "pair.undecided |= mask",
         (CHECKS, TOLERANCE),
     ),
     Fault(
         "a gradient check does not look at the adjoint in its own precision",
         AUTODIFF,
-        "np.maximum(np.where(excused, 0.0, by_differences), by_precision)",
-        "np.where(excused, 0.0, by_differences)",
+        "np.maximum(np.where(undecided, 0.0, by_differences), by_precision)",
+        "np.where(undecided, 0.0, by_differences)",
         (CHECKS,),
     ),
     Fault(
@@ -84,8 +84,8 @@ BROKEN_CHECKS = (
     Fault(
         "a Taylor test does not look for chains through the host",
         AUTODIFF,
-        "told = [BY_HOST.format(subject.name)] if by_host else []",
-        "told = list[str]()",
+        "reasons = [BY_HOST.format(subject.name)] if by_host else []",
+        "reasons = list[str]()",
         ("tests/contract/test_host_chains.py",),
     ),
     Fault(
@@ -112,8 +112,8 @@ BROKEN_CHECKS = (
     Fault(
         "a gradient check does not look for races",
         AUTODIFF,
-        "    raced, screening = races(subject), Screening()",
-        "    raced, screening = dict[Key, Raced](), Screening()",
+        "    races, screening = racing_outputs(subject), Screening()",
+        "    races, screening = dict[Key, Race](), Screening()",
         ("tests/contract/test_verdicts.py",),
     ),
     Fault(

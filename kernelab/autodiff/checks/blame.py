@@ -63,7 +63,7 @@ class Blame:
     """The cause of a wrong derivative; `kind` is that of the verdict, as gradcheck lists them."""
 
     kind: str
-    told: str
+    explanation: str
     span: Span
 
 
@@ -201,9 +201,9 @@ def _wrong_host_rule(calls: Sequence[Hosted]) -> Blame | None:
     """The first derivative of a Python function that is not that at the arguments of a call."""
     for call, arrays in calls:
         place = host_rule_check.place_of(call.back)
-        told = None if place is None else host_rule_check.mistake(call, arrays)
-        if place is not None and told is not None:
-            return Blame("custom", told, place.span)
+        explanation = None if place is None else host_rule_check.mistake(call, arrays)
+        if place is not None and explanation is not None:
+            return Blame("custom", explanation, place.span)
     return None
 
 
@@ -242,8 +242,8 @@ def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy, Numpy]:
     points = [np.concatenate(values) for values in zip(*(event.operands for event in events), strict=True)]
     owners = np.repeat(np.arange(len(events)), [len(event.threads) for event in events])
     threads = np.concatenate([event.threads for event in events])
-    some = np.unique(np.linspace(0, len(owners) - 1, MOST_POINTS).astype(int))
-    return [values[some] for values in points], owners[some], threads[some]
+    sampled = np.unique(np.linspace(0, len(owners) - 1, MOST_POINTS).astype(int))
+    return [values[sampled] for values in points], owners[sampled], threads[sampled]
 
 
 def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
@@ -263,9 +263,9 @@ def _without_slope(at: Event, after: Event) -> Blame | None:
     operation = Operation.of(at.stmt)
     if not has_derivative(operation):
         return None
-    moved = [new != old for new, old in zip(after.operands, at.operands, strict=True)]
+    moving = [new != old for new, old in zip(after.operands, at.operands, strict=True)]
     infinite = [~np.isfinite(values) for values in at.operands]
-    lanes = np.flatnonzero(_in_any(moved) & ~_in_any(infinite))
+    lanes = np.flatnonzero(_in_any(moving) & ~_in_any(infinite))
     if not len(lanes):
         return None
     points, results = [values[lanes] for values in at.operands], at.result[lanes]
@@ -302,7 +302,7 @@ def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]
         assert isinstance(at.stmt, Let)
         bent = _bent_sharply(before, at, after)
         if bent.any():
-            return Blame("kink", _told(at, bent), at.stmt.span)
+            return Blame("kink", _kink_text(at, bent), at.stmt.span)
     return None
 
 
@@ -339,7 +339,7 @@ def _bent_sharply(before: Event, at: Event, after: Event) -> Numpy:
     return np.asarray(mask & (bent > smooth[:, np.newaxis]).reshape(mask.shape))
 
 
-def _told(event: Event, bent: Numpy) -> str:
+def _kink_text(event: Event, bent: Numpy) -> str:
     assert isinstance(event.stmt, Let)
     assert event.result is not None
     where = np.argwhere(bent)[0]

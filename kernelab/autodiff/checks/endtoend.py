@@ -15,10 +15,10 @@ import numpy as np
 
 from kernelab.autodiff.checks.gradcheck import dead_ends_of
 from kernelab.autodiff.checks.screening import (
-    AGAIN,
     ALIKE,
     DIRECTIONS,
-    OWN,
+    OWN_PRECISION,
+    STEP_SCALES,
     Compared,
     are_alike,
     directions,
@@ -92,8 +92,8 @@ def agreement(line: Line, ends: Collection[array] | None = None) -> Agreement | 
         return None
     entries = _size(line.sources) * _size(_chosen(line.targets(count), ends))
     adjoint, numeric, scale = compared.worst()
-    off, level = abs(adjoint - numeric) / scale if scale else 0.0, line.reversed_run(count, BASE)[1]
-    return Agreement(entries, DIRECTIONS**2, off, line.is_exact, tuple(dead_ends_of(level)))
+    error, level = abs(adjoint - numeric) / scale if scale else 0.0, line.reversed_run(count, BASE)[1]
+    return Agreement(entries, DIRECTIONS**2, error, line.is_exact, tuple(dead_ends_of(level)))
 
 
 def first_disagreeing(line: Line) -> int:
@@ -146,8 +146,8 @@ def bends(line: Line, count: int) -> bool:
         return False
     wide, close = (_sides(line, count, v, scale) / scale for scale in SCALES[:2])
     bend = np.abs(wide.imag)
-    off = (bend > UNEVEN * (np.abs(wide.real) + bend)) & (np.abs(close.imag - wide.imag) <= STAYS * bend)
-    return bool(off.any())
+    kinks = (bend > UNEVEN * (np.abs(wide.real) + bend)) & (np.abs(close.imag - wide.imag) <= STAYS * bend)
+    return bool(kinks.any())
 
 
 def _first(line: Line, is_bad: Callable[[int], bool]) -> int:
@@ -188,21 +188,21 @@ def _tried(
     count: int,
     ends: Collection[array] | None = None,
     weights: Floats | None = None,
-    scales: Sequence[float] = AGAIN,
+    scales: Sequence[float] = STEP_SCALES,
 ) -> Iterator[tuple[Compared, Sizes]]:
     """The products up to a record at each step, with their sizes; nothing where a backward pass differs.
 
     With `weights` of what the tape wrote, sources of very different sizes are moved one after the other.
     """
     targets, rng = line.targets(count), np.random.default_rng(count)
-    chosen = set(_chosen(targets, ends))
-    if not chosen:
+    selected_targets = set(_chosen(targets, ends))
+    if not selected_targets:
         yield Compared(*(np.zeros((1, 1)),) * 4), (np.zeros(1), np.zeros(1))
         return
     u = directions(rng, _size(targets), _size(targets))
-    looked_at = np.concatenate([np.full(_size([target]), target in chosen) for target in targets])
-    u[:, ~looked_at] = 0.0
-    u[:, looked_at] *= 1.0 if weights is None else weights
+    selected = np.concatenate([np.full(_size([target]), target in selected_targets) for target in targets])
+    u[:, ~selected] = 0.0
+    u[:, selected] *= 1.0 if weights is None else weights
     v = directions(rng, _size(line.sources), _size(line.sources))
     pulled = _pulled(line, count, targets, u)
     columns = np.abs(pulled.sources * v).max(axis=0)
@@ -212,9 +212,9 @@ def _tried(
         return
     for scale in scales:
         moves, y = _moved(line, count, v, scale)
-        y = y[..., looked_at]
+        y = y[..., selected]
         slopes = extrapolated(y, np.ones(1))
-        compared = Compared.of(u[:, looked_at], slopes, pulled.sources, moves, y[0])
+        compared = Compared.of(u[:, selected], slopes, pulled.sources, moves, y[0])
         yield compared, (np.abs(slopes).max(axis=0), columns)
 
 
@@ -231,8 +231,8 @@ def is_off(line: Line, count: int) -> bool:
     tried = [compared for compared, _ in _tried(line, count)]
     if not tried:
         return False
-    wide, close = (each.numeric / scale for each, scale in list(zip(tried, AGAIN, strict=True))[-2:])
-    adjoint, sizes = tried[-1].adjoint / AGAIN[-1], tried[-1].scale / AGAIN[-1]
+    wide, close = (each.numeric / scale for each, scale in list(zip(tried, STEP_SCALES, strict=True))[-2:])
+    adjoint, sizes = tried[-1].adjoint / STEP_SCALES[-1], tried[-1].scale / STEP_SCALES[-1]
     is_smooth = np.abs(wide - close) <= SMOOTH * sizes
     is_apart = np.abs(adjoint - close) > 10.0 * SMOOTH * sizes
     return bool(np.all(is_smooth) and np.any(is_apart))
@@ -247,7 +247,7 @@ class Pulled:
 
     sources: Floats
     between: dict[int, Floats]
-    rounding: float = OWN
+    rounding: float = OWN_PRECISION
     is_linear: bool = True
 
     def agrees_with(self, swept: "Pulled") -> bool:
@@ -289,7 +289,7 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
     sources = np.concatenate([adjoint(source) for source in line.sources], axis=1)
     is_right = len(u) == asked or is_linear(sources, asked, by_host)
     first = {k: rows[:asked] for k, rows in between.items()}
-    return Pulled(sources[:asked], first, max(OWN, ROUNDINGS * line.precision), is_right)
+    return Pulled(sources[:asked], first, max(OWN_PRECISION, ROUNDINGS * line.precision), is_right)
 
 
 def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:

@@ -21,7 +21,7 @@ from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.gradcheck_report import Entry, GradcheckReport, Index, PairResult
 from kernelab.autodiff.checks.lost_digits import parted
 from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, require_chain, screen
-from kernelab.autodiff.checks.thread_order import Raced, races
+from kernelab.autodiff.checks.thread_order import Race, racing_outputs
 from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, require_entries, settle
 from kernelab.autodiff.checks.witnesses import FINEST, SCALES, Pair, Suspected, Whole, Witnesses, by_pattern
 from kernelab.autodiff.jacobians.differences import SIZES, STEPS, Floats, numbers, told_apart
@@ -67,22 +67,22 @@ def check(
     Every entry, or with `fast` random directions, and entries where these do not agree.  The arguments keep
     their values and gradients, and nothing is recorded.  Raises GradientError if there is no entry to check.
     """
-    limit, chosen = tolerance or Tolerance(), selection or Selection()
+    tolerance, selection = tolerance or Tolerance(), selection or Selection()
     require_choice(fast, "fast", "gradcheck")
     with outside_transforms("gradcheck"):
-        report = _compared(subject, limit, chosen, fast)
+        report = _compared(subject, tolerance, selection, fast)
         require_entries(subject.name, sum(pair.entries for pair in report.pairs), "gradcheck")
         exact = Trace(subject, Wide(BASE)) if report else None
         if exact is not None:
-            report = _with_rules(subject, report, chosen, exact)
+            report = _with_rules(subject, report, selection, exact)
         by_host, unsteady = told_apart(subject)
         trace = Trace(subject) if by_host else None
     pairs = []
     for pair in report.pairs:
         if trace is not None and (pair.input, pair.output) in by_host:
             span = trace.taken_at(pair.input)
-            told = "the host takes values here" if span else ""
-            pair = replace(pair, passed=False, verdict="host", explanation=told, span=span)
+            explanation = "the host takes values here" if span else ""
+            pair = replace(pair, passed=False, verdict="host", explanation=explanation, span=span)
         elif pair.output in unsteady and pair.verdict != "race":
             pair = replace(pair, passed=False, verdict="nondeterministic")
         pairs.append(pair)
@@ -93,18 +93,20 @@ def check(
 
 
 def _with_rules(
-    subject: Subject, report: GradcheckReport, chosen: Selection, exact: Trace
+    subject: Subject, report: GradcheckReport, selection: Selection, exact: Trace
 ) -> GradcheckReport:
     """The report, where rules that users wrote fail by what neither entries nor differences show."""
     by_labels = {
         (subject.sources[i].label, exact.targets[j].label): fault
-        for (i, j), fault in faults(exact, chosen).items()
+        for (i, j), fault in faults(exact, selection).items()
     }
     pairs = []
     for pair in report.pairs:
         fault = by_labels.get((pair.input, pair.output))
         if fault is not None:
-            pair = replace(pair, passed=False, verdict=fault.verdict, explanation=fault.told, span=fault.span)
+            pair = replace(
+                pair, passed=False, verdict=fault.verdict, explanation=fault.explanation, span=fault.span
+            )
         pairs.append(pair)
     zeros = dead_ends_of(exact.level, report.without_gradient if subject.kernel is not None else ())
     return replace(report, pairs=tuple(pairs), zeros=tuple(zeros))
@@ -129,83 +131,95 @@ OF_RACES = 4
 """How many numbers of each input are looked at where threads race, which is to be mended first."""
 
 
-def _compared(subject: Subject, limit: Tolerance, chosen: Selection, fast: Fast) -> GradcheckReport:
-    raced, screening = races(subject), Screening()
-    if fast and not raced:
-        screening = screen(subject, chosen, limit.eps, least=0 if fast is True else LARGE)
+def _compared(subject: Subject, tolerance: Tolerance, selection: Selection, fast: Fast) -> GradcheckReport:
+    races, screening = racing_outputs(subject), Screening()
+    if fast and not races:
+        screening = screen(subject, selection, tolerance.eps, least=0 if fast is True else LARGE)
         if screening.agreed:
-            again = screening if limit.eps is None else screen(subject, chosen, None)
-            if not again.suspects:
-                pairs = (_along_directions(chosen, *agreed) for agreed in screening.agreed)
-                return GradcheckReport(subject.name, tuple(pairs))
-            screening = again  # products agree at the step `eps` alone: entries tell whether it says anything
-    if raced:
+            repeated = screening if tolerance.eps is None else screen(subject, selection, None)
+            if not repeated.suspects:
+                agreed = tuple(_along_directions(selection, *each) for each in screening.agreed)
+                return GradcheckReport(subject.name, agreed)
+            # Products agree at the step `eps` alone: entries tell whether it says anything.
+            screening = repeated
+    if races:
         sources = enumerate(subject.sources)
-        few = {i: np.arange(min(OF_RACES, chosen.columns(source))) for i, source in sources}
-        asked: Witnesses | None = Suspected(subject, chosen, limit.eps, few)
+        few = {i: np.arange(min(OF_RACES, selection.columns(source))) for i, source in sources}
+        witnesses: Witnesses | None = Suspected(subject, selection, tolerance.eps, few)
     else:
-        asked = by_pattern(subject, chosen, limit.eps)
-    if asked is None and screening.suspects:
-        some = Suspected(subject, chosen, limit.eps, screening.suspects)
-        results = _entry_by_entry(subject, some, limit)
+        witnesses = by_pattern(subject, selection, tolerance.eps)
+    if witnesses is None and screening.suspects:
+        suspected = Suspected(subject, selection, tolerance.eps, screening.suspects)
+        results = _entry_by_entry(subject, suspected, tolerance)
         # Where these pass, others have made the products differ.
         if not all(result.passed for result in results):
-            return GradcheckReport(subject.name, tuple(results), compared=tuple(some.pairs))
-    if asked is None:
-        asked = Whole(subject, chosen, limit.eps)
-    results = _entry_by_entry(subject, asked, limit, raced)
-    results = [_raced(subject, pair, each, raced) for pair, each in zip(asked.pairs, results, strict=True)]
-    return GradcheckReport(subject.name, tuple(results), compared=tuple(asked.pairs))
+            return GradcheckReport(subject.name, tuple(results), compared=tuple(suspected.pairs))
+    if witnesses is None:
+        witnesses = Whole(subject, selection, tolerance.eps)
+    results = _entry_by_entry(subject, witnesses, tolerance, races)
+    pairs = zip(witnesses.pairs, results, strict=True)
+    results = [_with_race(subject, pair, result, races) for pair, result in pairs]
+    return GradcheckReport(subject.name, tuple(results), compared=tuple(witnesses.pairs))
 
 
 def _entry_by_entry(
-    subject: Subject, asked: Witnesses, limit: Tolerance, raced: Collection[Key] = ()
+    subject: Subject, witnesses: Witnesses, tolerance: Tolerance, races: Collection[Key] = ()
 ) -> list[PairResult]:
     """Compare the entries, with a verdict for each pair that fails, but for outputs that are raced."""
-    if limit.eps is None:
-        for k, pair in enumerate(asked.pairs):
-            asked.correct_tiny(k, pair.known & (limit.excess(pair) <= 1.0))
-        judged = ((k, pair) for k, pair in enumerate(asked.pairs) if pair.output.key not in raced)
-        off = {k: entries for k, pair in judged if (entries := limit.excess(pair) > 1.0).any()}
+    if tolerance.eps is None:
+        for k, pair in enumerate(witnesses.pairs):
+            witnesses.correct_tiny(k, pair.evaluated & (tolerance.excess(pair) <= 1.0))
+        judged = ((k, pair) for k, pair in enumerate(witnesses.pairs) if pair.output.key not in races)
+        failing = {k: entries for k, pair in judged if (entries := tolerance.excess(pair) > 1.0).any()}
         # The function may bend sharply there: take differences again, with smaller steps.
-        looks = {k: asked.looks(k, entries) for k, entries in off.items()}
-        for k, entries in off.items():
-            settle(asked.pairs[k], entries, looks[k], 0.0, partial(asked.look, k, scale=FINEST))
+        estimates = {k: witnesses.estimates(k, entries) for k, entries in failing.items()}
+        for k, entries in failing.items():
+            settle(
+                witnesses.pairs[k], entries, estimates[k], 0.0, partial(witnesses.estimate, k, scale=FINEST)
+            )
         # What sums of large terms lose to rounding takes several runs to find, and more may agree by it.
-        left = [k for k in off if (limit.excess(asked.pairs[k]) > 1.0).any()]
-        for k, sizes in zip(left, asked.terms(left) if left else (), strict=True):
-            settle(asked.pairs[k], off[k], looks[k], sizes, partial(asked.look, k, scale=FINEST))
+        unsettled = [k for k in failing if (tolerance.excess(witnesses.pairs[k]) > 1.0).any()]
+        for k, sizes in zip(unsettled, witnesses.terms(unsettled) if unsettled else (), strict=True):
+            settle(
+                witnesses.pairs[k],
+                failing[k],
+                estimates[k],
+                sizes,
+                partial(witnesses.estimate, k, scale=FINEST),
+            )
     else:
-        for k, pair in enumerate(asked.pairs):
-            asked.correct_step(k, pair.known & (limit.excess(pair) <= 1.0), limit.eps)
-    results = [_compare(pair, limit) for pair in asked.pairs]
-    pairs = zip(asked.pairs, results, strict=True)
-    if not all(result.passed or pair.output.key in raced for pair, result in pairs):
-        return _judged(subject, asked, results, limit)
-    if raced:
+        for k, pair in enumerate(witnesses.pairs):
+            witnesses.correct_step(k, pair.evaluated & (tolerance.excess(pair) <= 1.0), tolerance.eps)
+    results = [_compare(pair, tolerance) for pair in witnesses.pairs]
+    pairs = zip(witnesses.pairs, results, strict=True)
+    if not all(result.passed or pair.output.key in races for pair, result in pairs):
+        return _judged(subject, witnesses, results, tolerance)
+    if races:
         return results
-    return [_at_kink(subject, asked, k, result, limit) for k, result in enumerate(results)]
+    return [_with_kink(subject, witnesses, k, result, tolerance) for k, result in enumerate(results)]
 
 
-def _at_kink(subject: Subject, asked: Witnesses, k: int, result: PairResult, limit: Tolerance) -> PairResult:
+def _with_kink(
+    subject: Subject, witnesses: Witnesses, k: int, result: PairResult, tolerance: Tolerance
+) -> PairResult:
     """A result that passed, with the slopes of the two sides where they differ."""
-    at, pair = asked.bent(k), asked.pairs[k]
+    at, pair = witnesses.sharpest_kink(k), witnesses.pairs[k]
     if at is None:
         return result
     entry, half = _entry(pair, at), pair.bend.flat[at] / 2
     text = f"d {pair.output.label}{list(entry.output_index)} / d {pair.input.label}{list(entry.input_index)} "
     text += f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left "
     text += f"and {entry.numeric + half:.6g} to the right"
-    cause = blame(subject, subject.sources.index(pair.input), pair.place(at)[1], limit.eps)
+    cause = blame(subject, subject.sources.index(pair.input), pair.place(at)[1], tolerance.eps)
     if cause is not None:
-        text += f": {cause.told}"
+        text += f": {cause.explanation}"
     span = None if cause is None else cause.span
     return replace(result, verdict="sub-gradient", explanation=text, span=span)
 
 
-def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:
+def _with_race(subject: Subject, pair: Pair, result: PairResult, races: Mapping[Key, Race]) -> PairResult:
     """The result of a pair whose output may depend on the order of threads: then it has no derivative."""
-    first = raced.get(pair.output.key)
+    first = races.get(pair.output.key)
     if first is None:
         return result
     index = _index(pair.output, first.position)
@@ -232,47 +246,47 @@ def _collision(subject: Subject) -> Diagnostic | None:
 
 
 def _along_directions(
-    chosen: Selection, source: Variable, target: Variable, products: Products
+    selection: Selection, source: Variable, target: Variable, products: Products
 ) -> PairResult:
     adjoint, numeric, scale = products
-    off, entries = abs(adjoint - numeric), chosen.entries(source, target)
-    share = off / scale if scale else 0.0
+    error, entries = abs(adjoint - numeric), selection.entries(source, target)
+    share = error / scale if scale else 0.0
     return PairResult(
-        source.label, target.label, off, share, (), (), adjoint, numeric, entries, True, "", DIRECTIONS**2
+        source.label, target.label, error, share, (), (), adjoint, numeric, entries, True, "", DIRECTIONS**2
     )
 
 
 def _judged(
-    subject: Subject, asked: Witnesses, results: Sequence[PairResult], limit: Tolerance
+    subject: Subject, witnesses: Witnesses, results: Sequence[PairResult], tolerance: Tolerance
 ) -> list[PairResult]:
     """The results with a verdict for those that failed."""
-    again, tangents = asked.adjoints(BASE, range(len(asked.pairs))), cache(asked.tangents)
+    repeated, tangents = witnesses.adjoints(BASE, range(len(witnesses.pairs))), cache(witnesses.tangents)
     judged = []
-    for k, (pair, result) in enumerate(zip(asked.pairs, results, strict=True)):
+    for k, (pair, result) in enumerate(zip(witnesses.pairs, results, strict=True)):
         if not result.passed:
-            if not np.array_equal(pair.adjoint[pair.known], again[k][pair.known], equal_nan=True):
+            if not np.array_equal(pair.adjoint[pair.evaluated], repeated[k][pair.evaluated], equal_nan=True):
                 result = replace(result, verdict="nondeterministic")
-            elif (imprecise := _imprecise(subject, pair, result, limit)) is not None:
+            elif (imprecise := _imprecise(subject, pair, result, tolerance)) is not None:
                 result = imprecise
             else:
-                moved = tangents()
-                verdict = _verdict(pair, None if moved is None else moved[k], limit)
-                verdict = "chaos" if verdict == "both" and _is_chaotic(asked, k, limit) else verdict
-                result = _explained(subject, pair, replace(result, verdict=verdict), limit)
+                by_tangent = tangents()
+                verdict = _verdict(pair, None if by_tangent is None else by_tangent[k], tolerance)
+                verdict = "chaos" if verdict == "both" and _is_chaotic(witnesses, k, tolerance) else verdict
+                result = _explained(subject, pair, replace(result, verdict=verdict), tolerance)
         judged.append(result)
     return judged
 
 
-def _imprecise(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult | None:
+def _imprecise(subject: Subject, pair: Pair, result: PairResult, tolerance: Tolerance) -> PairResult | None:
     """The result where the adjoint fails by its precision alone: in float64 it agrees with differences.
 
     Entries whose error is lost beside the largest one do not count: of them differences may know too little.
     """
-    exact, excess = copy(pair), limit.excess(pair)
+    exact, excess = copy(pair), tolerance.excess(pair)
     exact.adjoint = pair.exact
     error, worst = errors(pair.adjoint, pair.numeric), int(np.argmax(excess))
-    off = (excess > 1.0) & (error >= LITTLE * error.flat[worst])
-    if not np.isfinite(pair.exact[off]).all() or (limit.excess(exact)[off] > 1.0).any():
+    failing = (excess > 1.0) & (error >= LITTLE * error.flat[worst])
+    if not np.isfinite(pair.exact[failing]).all() or (tolerance.excess(exact)[failing] > 1.0).any():
         return None
     loss = parted(subject, pair, worst)
     if loss is None:
@@ -280,31 +294,31 @@ def _imprecise(subject: Subject, pair: Pair, result: PairResult, limit: Toleranc
     return replace(result, verdict="precision", explanation=loss[0], span=loss[1])
 
 
-def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult:
+def _explained(subject: Subject, pair: Pair, result: PairResult, tolerance: Tolerance) -> PairResult:
     """The result with the line at fault, where it can be found."""
     i = subject.sources.index(pair.input)
-    worst = np.argsort(-limit.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
+    worst = np.argsort(-tolerance.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
     columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
     if result.verdict == "not finite":  # then so are the differences by what the value ignores
         tried = (blame_infinite(subject, i, column) for column in columns)
         cause = next((each for each in tried if each is not None), None)
     else:
-        cause = blame(subject, i, next(iter(columns)), limit.eps)
+        cause = blame(subject, i, next(iter(columns)), tolerance.eps)
     if cause is None or (result.verdict == "chaos" and cause.kind == "kink"):
         return result
     is_known = result.verdict == "adjoint" and cause.kind != "builtin"
     verdict = result.verdict if is_known else cause.kind
-    return replace(result, verdict=verdict, explanation=cause.told, span=cause.span)
+    return replace(result, verdict=verdict, explanation=cause.explanation, span=cause.span)
 
 
-def _verdict(pair: Pair, tangent: Floats | None, limit: Tolerance) -> str:
-    off = limit.excess(pair) > 1.0
-    if not np.isfinite([pair.adjoint[off], pair.numeric[off]]).all():
+def _verdict(pair: Pair, tangent: Floats | None, tolerance: Tolerance) -> str:
+    failing = tolerance.excess(pair) > 1.0
+    if not np.isfinite([pair.adjoint[failing], pair.numeric[failing]]).all():
         return "not finite"
     if tangent is None:
         return "all differ"
     from_adjoint, from_differences, between = (
-        float(np.abs(a - b)[off].max())
+        float(np.abs(a - b)[failing].max())
         for a, b in ((tangent, pair.adjoint), (tangent, pair.numeric), (pair.adjoint, pair.numeric))
     )
     if from_adjoint <= 0.01 * between:
@@ -312,24 +326,24 @@ def _verdict(pair: Pair, tangent: Floats | None, limit: Tolerance) -> str:
     return "adjoint" if from_differences <= 0.1 * between else "all differ"
 
 
-def _is_chaotic(asked: Witnesses, k: int, limit: Tolerance) -> bool:
+def _is_chaotic(witnesses: Witnesses, k: int, tolerance: Tolerance) -> bool:
     """Whether, by the worst entry, the next float of the input changes the output by more than its size."""
-    pair = asked.pairs[k]
-    worst = int(np.argmax(limit.excess(pair)))
+    pair = witnesses.pairs[k]
+    worst = int(np.argmax(tolerance.excess(pair)))
     at = np.zeros(pair.numeric.shape, np.bool_)
     at.flat[worst] = True
-    step, size = (asked.closer(k, at, SCALES[0], each).flat[worst].real for each in (STEPS, SIZES))
+    step, size = (witnesses.quotients(k, at, SCALES[0], each).flat[worst].real for each in (STEPS, SIZES))
     change = abs(pair.numeric.flat[worst]) * step
     next_float = pair.epsilon * abs(numbers(pair.input.elements)[pair.place(worst)[1]])
     return bool(change > 0.0 and max(change, size) < abs(pair.adjoint.flat[worst]) * next_float)
 
 
-def _compare(pair: Pair, limit: Tolerance) -> PairResult:
-    error, excess = np.where(pair.known, errors(pair.adjoint, pair.numeric), 0.0), limit.excess(pair)
+def _compare(pair: Pair, tolerance: Tolerance) -> PairResult:
+    error, excess = np.where(pair.evaluated, errors(pair.adjoint, pair.numeric), 0.0), tolerance.excess(pair)
     if not error.size:  # a pattern without entries: the adjoint is zero, and so are the differences
         first = _index(pair.input, 0), _index(pair.output, 0)
         return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
-    k = int(np.argmax(np.where(pair.known, excess, -1.0)))
+    k = int(np.argmax(np.where(pair.evaluated, excess, -1.0)))
     worst = _entry(pair, k)
     failed = int((excess > 1.0).sum())
     order = np.argsort(-excess, axis=None, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()

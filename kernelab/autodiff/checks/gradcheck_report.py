@@ -173,14 +173,16 @@ class GradcheckReport(ReportHints, ShownOnce):
     def failure(self, span: Span | None) -> Diagnostic:
         """The error for a check that failed, of a kernel that stands at `span`."""
         worst = self.worst()
-        is_told = worst.verdict in ("race", "nonlinear", "tangent", "nondeterministic")
-        told = f": {worst.explanation}" * bool(worst.explanation)
+        is_explained = worst.verdict in ("race", "nonlinear", "tangent", "nondeterministic")
+        explanation = f": {worst.explanation}" * bool(worst.explanation)
         entry = f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)}"
         if worst.verdict == "race":
-            message = f"the result of {self.kernel} depends on the order of its threads{told}"
+            message = f"the result of {self.kernel} depends on the order of its threads{explanation}"
             span = worst.span or span
         elif worst.verdict in ("nonlinear", "tangent"):
-            message = f"a derivative that {self.kernel} uses is wrong where differences cannot tell{told}"
+            message = (
+                f"a derivative that {self.kernel} uses is wrong where differences cannot tell{explanation}"
+            )
             span = worst.span or span
         elif worst.verdict == "nondeterministic":
             message = f"{UNSTEADY.format(self.kernel)}: there is nothing to compare"
@@ -191,5 +193,5 @@ class GradcheckReport(ReportHints, ShownOnce):
             what = "has lost its digits" if lost else "is not its derivative"
             message = f"the gradient of {self.kernel} {what}: {entry} is {worst.autodiff:.6g} by the adjoint "
             message += f"and {worst.numeric:.6g} by differences{' and by the adjoint in float64' * lost}"
-        related = () if is_told else worst.at_fault
+        related = () if is_explained else worst.at_fault
         return Diagnostic(message, span, "gradcheck", hint=worst.advice, related=related)

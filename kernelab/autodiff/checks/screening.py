@@ -37,10 +37,10 @@ EXACT = 1e-8
 ROUNDING = 1e-14
 """The same, relative to the values of the function, which are subtracted from each other."""
 
-AGAIN = (1.0, 0.03, 0.001)
+STEP_SCALES = (1.0, 0.03, 0.001)
 """The steps that are tried, relative to the default: a function that bends sharply wants a smaller one."""
 
-OWN = 1e-3
+OWN_PRECISION = 1e-3
 """How far the adjoint in its own precision may be from that in float64, unless the precision is coarser."""
 
 FACTORS = (-1.0, 2.0**-10, 2.0**10)
@@ -60,7 +60,7 @@ MOST_POWER = 1000
 PIECES = 4
 """Into how many pieces a suspect part of an input is parted at once."""
 
-MOST, SOME = 8, 2
+MOST_PARTS, FEW_PARTS = 8, 2
 """How many suspect parts are followed at most, and of more parts than these."""
 
 MOST_ROWS = 4
@@ -91,24 +91,24 @@ def screen(subject: Subject, selection: Selection, eps: float | None, least: int
     if sum(selection.entries(subject.sources[i], targets[j]) for i, j in pairs) < least:
         return Screening()
     exact, rng = Trace(subject, Wide(BASE)), np.random.default_rng(len(pairs))
-    back: dict[int, tuple[Floats, list[Floats]]] = {}
+    pullbacks: dict[int, tuple[Floats, list[Floats]]] = {}
     for j in dict.fromkeys(j for _, j in pairs):
         u = directions(rng, targets[j].count, selection.rows(targets[j]))
         pulled = exact.products(j, u)
-        rounding, products = max(OWN, 16 * own.epsilon), own.products(j, u)
-        beyond = [_beyond_rounding(*both, rounding) for both in zip(products, pulled, strict=True)]
-        worst = {i: np.argsort(-beyond[i])[:SOME] for i, k in pairs if k == j and (beyond[i] > 0).any()}
+        rounding, products = max(OWN_PRECISION, 16 * own.epsilon), own.products(j, u)
+        excess = [_beyond_rounding(*both, rounding) for both in zip(products, pulled, strict=True)]
+        worst = {i: np.argsort(-excess[i])[:FEW_PARTS] for i, k in pairs if k == j and (excess[i] > 0).any()}
         if worst:
             return Screening((), worst)
-        back[j] = u, pulled
+        pullbacks[j] = u, pulled
     agreed: dict[tuple[int, int], Products] = {}
     suspects: dict[int, Numbers] = {}
     for i in dict.fromkeys(i for i, _ in pairs):
-        among = {j: (back[j][0], back[j][1][i]) for k, j in pairs if k == i}
-        looked = _Input(exact, i, selection.columns(subject.sources[i]), eps)
-        parts, asked = looked.agreeing(among, directions(rng, subject.sources[i].count, looked.used))
+        among = {j: (pullbacks[j][0], pullbacks[j][1][i]) for k, j in pairs if k == i}
+        screened = _Input(exact, i, selection.columns(subject.sources[i]), eps)
+        parts, asked = screened.agreeing(among, directions(rng, subject.sources[i].count, screened.used))
         if parts is None:
-            suspects[i] = looked.suspects(*asked)
+            suspects[i] = screened.suspects(*asked)
             if not len(suspects[i]):
                 return Screening()
         else:
@@ -158,7 +158,7 @@ def directions(rng: Any, count: int, used: int) -> Floats:
     return vectors
 
 
-def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bool:
+def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN_PRECISION) -> bool:
     """Whether products in the precision of the arrays are those in float64, but for rounding."""
     return not (_beyond_rounding(own, exact, rounding) > 0).any()
 
@@ -166,8 +166,8 @@ def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bo
 def _beyond_rounding(own: Floats, exact: Floats, rounding: float) -> Floats:
     """By how much each number of products differs more than rounding explains; infinite if undefined."""
     allowed = rounding * (np.abs(exact) + 0.1 * np.abs(exact).max(initial=0.0))
-    beyond = np.abs(own.astype(np.float64) - exact) - allowed
-    return np.asarray(np.where(np.isnan(beyond), np.inf, beyond).max(axis=0, initial=-np.inf))
+    excess = np.abs(own.astype(np.float64) - exact) - allowed
+    return np.asarray(np.where(np.isnan(excess), np.inf, excess).max(axis=0, initial=-np.inf))
 
 
 # ------------------------------------------------------------------------------------------ rules of users
@@ -178,7 +178,7 @@ class Fault:
     """A fault of a user's rule that products show, though entries and differences agree."""
 
     verdict: str
-    told: str
+    explanation: str
     span: Span | None
 
 
@@ -209,7 +209,7 @@ def faults(exact: Trace, selection: Selection) -> dict[tuple[int, int], Fault]:
                 by_pair[i, j] = Fault("nonlinear", NOT_LINEAR.format("the adjoint", "a cotangent"), span)
             elif has_jvp:
                 v = directions(rng, sources[i].count, selection.columns(sources[i]))
-                message = _tangent_told(exact, i, j, (u, pulled[: len(u)], v))
+                message = _tangent_fault(exact, i, j, (u, pulled[: len(u)], v))
                 if message:
                     by_pair[i, j] = Fault("tangent", message, span)
     return by_pair
@@ -232,7 +232,7 @@ def is_linear(products: Floats, count: int, by_host: bool = False) -> bool:
 
     With `by_host` Python functions computed them, which may round to any precision.
     """
-    rounding, least = (OWN, HOST_ROUNDING) if by_host else (LINEAR, OWN_ROUNDING)
+    rounding, least = (OWN_PRECISION, HOST_ROUNDING) if by_host else (LINEAR, OWN_ROUNDING)
     first, second, others = products[0], products[1], products[count:]
     parts = [(factor * first, np.zeros_like(first)) for factor in FACTORS] + [(first, second)]
     for (a, b), other in zip(parts, others, strict=True):
@@ -243,7 +243,7 @@ def is_linear(products: Floats, count: int, by_host: bool = False) -> bool:
     return True
 
 
-def _tangent_told(exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, Floats]) -> str:
+def _tangent_fault(exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, Floats]) -> str:
     """How a product with the tangent differs from that with the adjoint, for `u`, ``J^T u`` and `v`."""
     u, pulled, v = vectors
     try:
@@ -262,7 +262,7 @@ def _tangent_told(exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, F
     return f"along a direction the tangent is {by_tangent[k]:.6g} where the adjoint is {by_adjoint[k]:.6g}"
 
 
-Back = dict[int, tuple[Floats, Floats]]
+Pullbacks = dict[int, tuple[Floats, Floats]]
 """u and ``J^T u`` by the position of each output."""
 
 
@@ -275,58 +275,64 @@ class _Input:
     used: int
     eps: float | None
 
-    def agreeing(self, back: Back, v: Floats) -> tuple[dict[int, Products] | None, tuple[Back, Floats]]:
+    def agreeing(
+        self, pullbacks: Pullbacks, v: Floats
+    ) -> tuple[dict[int, Products] | None, tuple[Pullbacks, Floats]]:
         """The worst products for each output, None if some differ; the vectors that show it.
 
         Where rows or columns are of very different sizes, they are rescaled and compared again: an entry
         would not show beside others in larger units.  Tiny inputs are moved by steps of their own size, too.
         """
         elements = self.exact.subject.sources[self.position].elements
-        if self.eps is None and is_tiny(elements) and not _agree(self._compared(back, v, OWN_SIZE)[0]):
-            return None, (back, v)
-        for scale in AGAIN if self.eps is None else AGAIN[:1]:
-            compared, slopes = self._compared(back, v, scale)
+        if self.eps is None and is_tiny(elements) and not _agree(self._compared(pullbacks, v, OWN_SIZE)[0]):
+            return None, (pullbacks, v)
+        for scale in STEP_SCALES if self.eps is None else STEP_SCALES[:1]:
+            compared, slopes = self._compared(pullbacks, v, scale)
             if not _agree(compared):
                 continue
             steps = steps_of(elements, self.eps, scale)
-            asked = self._rescaled(back, v, steps, slopes)
+            asked = self._rescaled(pullbacks, v, steps, slopes)
             if asked is not None and not _agree(self._compared(*asked, scale)[0]):
                 return None, asked
-            return {j: each.worst() for j, each in compared.items()}, (back, v)
-        return None, (back, v)
+            return {j: each.worst() for j, each in compared.items()}, (pullbacks, v)
+        return None, (pullbacks, v)
 
     def _rescaled(
-        self, back: Back, v: Floats, steps: Floats, slopes: Sequence[Floats]
-    ) -> tuple[Back, Floats] | None:
+        self, pullbacks: Pullbacks, v: Floats, steps: Floats, slopes: Sequence[Floats]
+    ) -> tuple[Pullbacks, Floats] | None:
         """The vectors with larger rows and columns weighted less; None where all are alike."""
-        sizes = {j: np.abs(slopes[j]).max(axis=0) for j in back}
+        sizes = {j: np.abs(slopes[j]).max(axis=0) for j in pullbacks}
         moves = v * steps
-        columns = [np.abs(pulled * moves).max(axis=0) for _, pulled in back.values()]
+        columns = [np.abs(pulled * moves).max(axis=0) for _, pulled in pullbacks.values()]
         if all(are_alike(each) for each in (*sizes.values(), *columns)):
             return None
-        scaled = {j: u * weights_of(sizes[j]) for j, (u, _) in back.items()}
+        scaled = {j: u * weights_of(sizes[j]) for j, (u, _) in pullbacks.items()}
         pulled = {j: self.exact.products(j, u, [self.position])[0] for j, u in scaled.items()}
         largest = np.max([np.abs(each * moves).max(axis=0) for each in pulled.values()], axis=0)
         weights = weights_of(largest)
-        return {j: (scaled[j], pulled[j]) for j in back}, v * (weights / weights.max())
+        return {j: (scaled[j], pulled[j]) for j in pullbacks}, v * (weights / weights.max())
 
-    def suspects(self, back: Back, vectors: Floats) -> Numbers:
+    def suspects(self, pullbacks: Pullbacks, vectors: Floats) -> Numbers:
         """The columns whose products differ, the worst if they are many, by parting those that do."""
         v = vectors[0]
         parts = [np.arange(self.used)]
         while parts and max(map(len, parts)) > 1:
-            pieces, moved = _parted(parts, v)
-            compared, _ = self._compared(back, moved, AGAIN[0])
+            pieces, piecewise = _parted(parts, v)
+            compared, _ = self._compared(pullbacks, piecewise, STEP_SCALES[0])
             excess = np.max([each.excess.max(axis=0) for each in compared.values()], axis=0)
             order = [k for k in np.argsort(-excess) if excess[k] > 0]
-            parts = [pieces[k] for k in order[: MOST if len(order) <= MOST else SOME]]
+            parts = [pieces[k] for k in order[: MOST_PARTS if len(order) <= MOST_PARTS else FEW_PARTS]]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *parts]))
 
-    def _compared(self, back: Back, v: Floats, scale: float) -> "tuple[dict[int, Compared], list[Floats]]":
+    def _compared(
+        self, pullbacks: Pullbacks, v: Floats, scale: float
+    ) -> "tuple[dict[int, Compared], list[Floats]]":
         """The products, and the derivatives of the outputs along each row of `v` times the steps."""
         steps, values, slopes = along(self.exact.subject, self.position, v, self.eps, scale)
         moves = v * steps
-        compared = {j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in back.items()}
+        compared = {
+            j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in pullbacks.items()
+        }
         return compared, slopes
 
 

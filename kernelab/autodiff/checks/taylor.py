@@ -113,12 +113,12 @@ def taylor(subject: Subject) -> TaylorReport:
             again, _ = _along(adjoint, *scaled, NOISE)
             report = report if again else again
         by_host, unsteady = told_apart(subject)
-        told = [BY_HOST.format(subject.name)] if by_host else []
-        told += [f"{UNSTEADY.format(subject.name)}: {STEADY}"] if unsteady else []
-        told += [fault.told for fault in faults(adjoint, Selection()).values()]
-        if not told:
+        reasons = [BY_HOST.format(subject.name)] if by_host else []
+        reasons += [f"{UNSTEADY.format(subject.name)}: {STEADY}"] if unsteady else []
+        reasons += [fault.explanation for fault in faults(adjoint, Selection()).values()]
+        if not reasons:
             require_chain(subject, adjoint, "taylor")
-    return replace(report, fault=told[0]) if told else report
+    return replace(report, fault=reasons[0]) if reasons else report
 
 
 def _along(adjoint: Trace, u: Vectors, v: Vectors, noise: float = 0.0) -> tuple[TaylorReport, Vectors]:
@@ -128,8 +128,8 @@ def _along(adjoint: Trace, u: Vectors, v: Vectors, noise: float = 0.0) -> tuple[
     """
     subject, shares = adjoint.subject, _shares(adjoint, u)
     starts = [numbers(source.elements) for source in subject.sources]
-    moved = [share * move for share, move in zip(shares, v, strict=True)]
-    derivative = float(sum(map(np.sum, moved)))
+    terms = [share * move for share, move in zip(shares, v, strict=True)]
+    derivative = float(sum(map(np.sum, terms)))
     values, size, sizes = _values(subject, v, u)
     ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
     changes = np.abs(ahead)
@@ -139,7 +139,7 @@ def _along(adjoint: Trace, u: Vectors, v: Vectors, noise: float = 0.0) -> tuple[
     inputs = _root_of_squares([share * x for share, x in zip(shares, starts, strict=True)])
     last = remainders[-LEAST_STEPS:]
     floor = noise * float(last.max(initial=0.0, where=np.isfinite(last)))
-    rounding = ROUNDING * (size + inputs + STEPS * _root_of_squares(moved))
+    rounding = ROUNDING * (size + inputs + STEPS * _root_of_squares(terms))
     slope = _slope(remainders, np.maximum(rounding, floor))
     return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative), sizes
 

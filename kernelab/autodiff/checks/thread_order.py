@@ -18,7 +18,7 @@ SUMS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Raced:
+class Race:
     """A number of an output, by its position, and what it is with the first and the last thread first."""
 
     position: int
@@ -43,7 +43,7 @@ class Reordered(Level):
         self.parent.move(dest, src, add)
 
 
-def races(subject: Subject) -> dict[Key, Raced]:
+def racing_outputs(subject: Subject) -> dict[Key, Race]:
     """By the key of each output that depends on the order of threads, where it does first."""
     kernel = subject.kernel
     if kernel is not None and not (kernel.program.meets or kernel.program.sharing(subject.arguments)):
@@ -55,11 +55,11 @@ def races(subject: Subject) -> dict[Key, Raced]:
     usual = subject.start().go(BASE)
     pairs = zip(subject.targets(usual), usual, turned, strict=True)
     differences = {target.key: first_difference(a, b) for target, a, b in pairs}
-    return {key: raced for key, raced in differences.items() if raced is not None}
+    return {key: race for key, race in differences.items() if race is not None}
 
 
-def first_difference(usual: array, turned: array) -> Raced | None:
+def first_difference(usual: array, turned: array) -> Race | None:
     """The first place where two runs differ by more than the rounding of sums, None if there is none."""
     a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
     where = np.flatnonzero(~alike(a, b, SUMS))
-    return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None
+    return Race(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.checks.witnesses import DOUBLE, SCALES, Look, Pair
+from kernelab.autodiff.checks.witnesses import DOUBLE, SCALES, Estimate, Pair
 from kernelab.autodiff.jacobians.differences import Floats
 from kernelab.data_classes import dataclass
 from kernelab.errors import GradientError, KernelValueError
@@ -52,18 +52,18 @@ class Tolerance:
 
     def excess(self, pair: Pair) -> Floats:
         """The error of each entry relative to what is allowed: above 1 it fails."""
-        adjoint, exact, numeric = (each[pair.known] for each in (pair.adjoint, pair.exact, pair.numeric))
+        adjoint, exact, numeric = (each[pair.evaluated] for each in (pair.adjoint, pair.exact, pair.numeric))
         excess = np.zeros(pair.adjoint.shape)
         if self.atol is None and self.rtol is None:
             sizes = np.minimum(_sizes(pair, exact), _sizes(pair, numeric))
             by_differences = _ratio(exact, numeric, EXACT * np.abs(numeric) + UNRESOLVED * sizes)
             by_precision = _ratio(adjoint, exact, _rounding(pair, adjoint, exact))
-            excused = pair.excused[pair.known]
-            excess[pair.known] = np.maximum(np.where(excused, 0.0, by_differences), by_precision)
+            undecided = pair.undecided[pair.evaluated]
+            excess[pair.evaluated] = np.maximum(np.where(undecided, 0.0, by_differences), by_precision)
         else:
             atol = NOISE * min(_largest(adjoint), _largest(numeric)) if self.atol is None else self.atol
             rtol = RELATIVE if self.rtol is None else self.rtol
-            excess[pair.known] = _ratio(adjoint, numeric, atol + rtol * np.abs(numeric))
+            excess[pair.evaluated] = _ratio(adjoint, numeric, atol + rtol * np.abs(numeric))
         return excess
 
 
@@ -81,43 +81,47 @@ def relative(error: float, numeric: float) -> float:
 
 
 def settle(
-    pair: Pair, off: Any, looks: Sequence[Look], terms: Floats | float, finest: Callable[[Any], Look]
+    pair: Pair,
+    mask: Any,
+    estimates: Sequence[Estimate],
+    terms: Floats | float,
+    finest: Callable[[Any], Estimate],
 ) -> None:
-    """Decide entries whose first differences are `off`, by differences over ever smaller steps.
+    """Decide entries in `mask`, whose first differences disagree, by differences over ever smaller steps.
 
     The nearest of these is compared.  An entry is excused where they approach the adjoint as the step falls,
     unless there is another slope over steps as tiny as the input, and where at every step it lies within the
     range over which they scatter, up to the rounding of the `terms` that it is a sum of: then both are
     rounding, unless at the `finest` step there is another slope.
     """
-    pair.terms = np.where(off & np.isfinite(terms), terms, 0.0)
+    pair.terms = np.where(mask & np.isfinite(terms), terms, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = [np.abs(look.numeric - pair.exact) for look in looks]
-        for look, error in zip(looks, apart, strict=True):
+        apart = [np.abs(estimate.numeric - pair.exact) for estimate in estimates]
+        for estimate, error in zip(estimates, apart, strict=True):
             before = np.abs(pair.numeric - pair.exact)
             before = np.where(np.isnan(before), np.inf, before)
-            nearer = off & (error < before) & (look.highest - look.lowest <= before)
-            pair.numeric = np.where(nearer, look.numeric, pair.numeric)
+            nearer = mask & (error < before) & (estimate.highest - estimate.lowest <= before)
+            pair.numeric = np.where(nearer, estimate.numeric, pair.numeric)
         falling = pairwise(apart[: len(SCALES)])
         approached = np.all([np.isfinite(a) & (b <= a / SHRINKS) for a, b in falling], axis=0)
-        for look in looks[len(SCALES) :]:  # steps of the size of a tiny input itself
-            approached &= ~look.is_slope | _scatters(look, pair)
-        scattered = off & np.all([_scatters(look, pair) for look in looks], axis=0)
+        for estimate in estimates[len(SCALES) :]:  # steps of the size of a tiny input itself
+            approached &= ~estimate.is_slope | _scatters(estimate, pair)
+        scattered = mask & np.all([_scatters(estimate, pair) for estimate in estimates], axis=0)
         if scattered.any():
             last = finest(scattered)
             scattered &= ~last.is_slope | _scatters(last, pair)
-        pair.excused |= off & (approached | scattered)
+        pair.undecided |= mask & (approached | scattered)
 
 
-def _scatters(look: Look, pair: Pair) -> Any:
-    margin = (look.highest - look.lowest) / 2 + ROUNDING * DOUBLE * pair.terms
-    return (look.lowest - margin <= pair.exact) & (pair.exact <= look.highest + margin)
+def _scatters(estimate: Estimate, pair: Pair) -> Any:
+    margin = (estimate.highest - estimate.lowest) / 2 + ROUNDING * DOUBLE * pair.terms
+    return (estimate.lowest - margin <= pair.exact) & (pair.exact <= estimate.highest + margin)
 
 
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:
     """Bound on the adjoint's distance to float64, where `pair.epsilon` is the spacing of floats at 1."""
     eps, largest = pair.epsilon, min(_largest(adjoint), _largest(exact))
-    terms = pair.terms[pair.known]
+    terms = pair.terms[pair.evaluated]
     # What is zero in float64, up to rounding, may be so in fewer digits: nothing else is a matter of terms.
     scattered = np.where(np.abs(exact) <= ROUNDING * DOUBLE * terms, ROUNDING * eps * terms, 0.0)
     least = float(np.finfo(np.float32).tiny) if eps > DOUBLE else 0.0

@@ -76,7 +76,7 @@ NOISES, DRAWS = (1e-10, 1e-7), 3
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Estimate:
     """Differences at a step, and over which range they scatter around that step."""
 
     numeric: Floats
@@ -90,12 +90,12 @@ class Look:
 
 
 class Pair:
-    """The entries of one Jacobian by the adjoint and by differences; `known` says which both have.
+    """The entries of one Jacobian by the adjoint and by differences; `evaluated` says which both have.
 
     `adjoint` is as the kernel computes it, to a precision of which 1 and the next float differ by `epsilon`;
     `exact` is the adjoint in float64.  `places` are the rows and columns of the entries, None where they are
     those of the matrix, or `is_part` of these.  `bend` is the slope to the right of an input less that to the
-    left.  `excused` are entries that differences cannot decide, and `terms` is the size of what the adjoint
+    left.  `undecided` are entries that differences cannot decide, and `terms` is the size of what the adjoint
     adds up, where it has been looked at.
     """
 
@@ -108,7 +108,7 @@ class Pair:
         epsilon: float,
         numeric: np.ndarray[Any, np.dtype[np.complex128]],
         places: tuple[Any, Any] | None = None,
-        known: Any = None,
+        evaluated: Any = None,
         is_part: bool = False,
     ) -> None:
         self.input, self.output = input, output
@@ -116,18 +116,18 @@ class Pair:
         self.exact = exact.astype(np.float64)
         self.epsilon = epsilon
         self.numeric, self.bend = numeric.real, numeric.imag
-        self.known = np.ones(numeric.shape, np.bool_) if known is None else known
+        self.evaluated = np.ones(numeric.shape, np.bool_) if evaluated is None else evaluated
         self.places, self.is_part = places, is_part
-        given: Any = np.nonzero(self.known) if places is None else places
-        self.rows, self.columns = given
-        self.excused = np.zeros(self.adjoint.shape, np.bool_)
+        entries: Any = np.nonzero(self.evaluated) if places is None else places
+        self.rows, self.columns = entries
+        self.undecided = np.zeros(self.adjoint.shape, np.bool_)
         self.terms = np.zeros(self.adjoint.shape)
 
     @property
     def entries(self) -> int:
         """The number of compared entries; those outside of the pattern are zero in both."""
         is_counted = self.places is None or self.is_part
-        return int(self.known.sum()) if is_counted else self.input.count * self.output.count
+        return int(self.evaluated.sum()) if is_counted else self.input.count * self.output.count
 
     def place(self, k: int) -> tuple[int, int]:
         """The row and column of an entry."""
@@ -143,8 +143,8 @@ class Pair:
             whole = np.zeros(counts)
             whole[self.places] = values
             return Jacobian(whole, self.input, self.output, *counts)
-        shown = np.where(self.known, values, np.nan)
-        rows, among = int(self.known.any(1).sum()), int(self.known.any(0).sum())
+        shown = np.where(self.evaluated, values, np.nan)
+        rows, among = int(self.evaluated.any(1).sum()), int(self.evaluated.any(0).sum())
         return Jacobian(shown, self.input, self.output, rows, among)
 
 
@@ -153,14 +153,14 @@ class Witnesses(ABC):
 
     pairs: list[Pair]
 
-    def looks(self, k: int, off: Any) -> list[Look]:
-        """The differences of pair `k` at several steps, at least of the entries that are `off`."""
+    def estimates(self, k: int, mask: Any) -> list[Estimate]:
+        """The differences of pair `k` at several steps, at least of the entries in `mask`."""
         scales = (*SCALES, OWN_SIZE) if is_tiny(self.pairs[k].input.elements) else SCALES
-        return [self.look(k, off, scale) for scale in scales]
+        return [self.estimate(k, mask, scale) for scale in scales]
 
-    def look(self, k: int, off: Any, scale: float) -> Look:
-        """The differences of pair `k` at a step, at least of the entries that are `off`."""
-        return Look(*(self.closer(k, off, scale, each) for each in (EXTRAPOLATED, LOWEST, HIGHEST)))
+    def estimate(self, k: int, mask: Any, scale: float) -> Estimate:
+        """The differences of pair `k` at a step, at least of the entries in `mask`."""
+        return Estimate(*(self.quotients(k, mask, scale, each) for each in (EXTRAPOLATED, LOWEST, HIGHEST)))
 
     def correct_step(self, k: int, agreed: Any, eps: float) -> None:
         """Give entries of pair `k` that `agreed` at a step that says nothing the slope that others show.
@@ -171,64 +171,68 @@ class Witnesses(ABC):
         pair = self.pairs[k]
         if not agreed.any():
             return
-        slopes = [self.closer(k, agreed, scale, EXTRAPOLATED) for scale in SCALES]
-        steps, sizes = (self.closer(k, agreed, SCALES[0], each) for each in (STEPS, SIZES))
+        slopes = [self.quotients(k, agreed, scale, EXTRAPOLATED) for scale in SCALES]
+        steps, sizes = (self.quotients(k, agreed, SCALES[0], each) for each in (STEPS, SIZES))
         for scale, (wide, close) in zip(SCALES, pairwise(slopes), strict=False):
-            off = agreed & (np.abs(wide - close) <= SAME * np.abs(close - pair.exact))
-            off &= (eps > scale * steps) | (DOUBLE * sizes / eps > SAME * np.abs(close))
-            if off.any() and (off := off & self.look(k, off, scale).is_slope).any():
-                pair.numeric = np.where(off, close, pair.numeric)
+            mask = agreed & (np.abs(wide - close) <= SAME * np.abs(close - pair.exact))
+            mask &= (eps > scale * steps) | (DOUBLE * sizes / eps > SAME * np.abs(close))
+            if mask.any() and (mask := mask & self.estimate(k, mask, scale).is_slope).any():
+                pair.numeric = np.where(mask, close, pair.numeric)
 
     def correct_tiny(self, k: int, agreed: Any) -> None:
         """Give entries of tiny inputs that `agreed` at far larger steps the slope at steps of their size."""
         pair = self.pairs[k]
         if is_tiny(pair.input.elements) and agreed.any():
-            look = self.look(k, agreed, OWN_SIZE)
-            off = agreed & look.is_slope & (np.abs(look.numeric - pair.exact) > SAME * np.abs(look.numeric))
-            pair.numeric = np.where(off, look.numeric, pair.numeric)
+            estimate = self.estimate(k, agreed, OWN_SIZE)
+            mask = (
+                agreed
+                & estimate.is_slope
+                & (np.abs(estimate.numeric - pair.exact) > SAME * np.abs(estimate.numeric))
+            )
+            pair.numeric = np.where(mask, estimate.numeric, pair.numeric)
 
-    def bent(self, k: int) -> int | None:
+    def sharpest_kink(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""
         pair = self.pairs[k]
-        bend = np.where(pair.known & np.isfinite(pair.bend), pair.bend, 0.0)
-        off = np.abs(bend) > UNEVEN * (np.abs(pair.numeric) + np.abs(bend))
-        if not off.any():
+        bend = np.where(pair.evaluated & np.isfinite(pair.bend), pair.bend, 0.0)
+        mask = np.abs(bend) > UNEVEN * (np.abs(pair.numeric) + np.abs(bend))
+        if not mask.any():
             return None
-        closer = self.closer(k, off, SCALES[1], SIDED).imag
-        off &= np.abs(closer - bend) <= STAYS * np.abs(bend)
-        pair.bend = np.where(off, closer, bend)
-        return int(np.argmax(np.where(off, np.abs(bend), 0.0))) if off.any() else None
+        quotients = self.quotients(k, mask, SCALES[1], SIDED).imag
+        mask &= np.abs(quotients - bend) <= STAYS * np.abs(bend)
+        pair.bend = np.where(mask, quotients, bend)
+        return int(np.argmax(np.where(mask, np.abs(bend), 0.0))) if mask.any() else None
 
-    def terms(self, wanted: Sequence[int]) -> list[Floats]:
+    def terms(self, indices: Sequence[int]) -> list[Floats]:
         """The size of the terms that each entry of the adjoint of some pairs is a sum of.
 
         All intermediate values are changed in their last digits, by more and by less: an entry that moves by
         more and by less is a sum of large terms, one that moves by the same is at a jump.
         """
-        draws = [[self._moved(wanted, noise, seed) for noise in NOISES] for seed in range(DRAWS)]
+        draws = [[self._movements(indices, noise, seed) for noise in NOISES] for seed in range(DRAWS)]
         by_pair = zip(*(map(np.minimum, *both) for both in draws), strict=True)
         return [np.max(sizes, axis=0) for sizes in by_pair]
 
-    def _moved(self, wanted: Sequence[int], noise: float, seed: int) -> list[Floats]:
+    def _movements(self, indices: Sequence[int], noise: float, seed: int) -> list[Floats]:
         """By how much the entries of some pairs move under noise, relative to it.
 
         Where the noise takes the adjoint another way than its primal went, to values that were not kept, none
         of them is known to be such a sum.
         """
         try:
-            moved = self.adjoints(Noisy(noise, seed), wanted)
+            perturbed = self.adjoints(Noisy(noise, seed), indices)
         except KernelError:
-            return [np.zeros_like(self.pairs[k].exact) for k in wanted]
-        pairs = zip(moved, wanted, strict=True)
+            return [np.zeros_like(self.pairs[k].exact) for k in indices]
+        pairs = zip(perturbed, indices, strict=True)
         return [np.abs(one - self.pairs[k].exact) / noise for one, k in pairs]
 
     @abstractmethod
-    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
+    def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
         """The adjoint's entries of some pairs over a level, which says in which precision."""
 
     @abstractmethod
-    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
-        """The differences of pair `k` at another step, at least of the entries that are `off`."""
+    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
+        """The differences of pair `k` at another step, at least of the entries in `mask`."""
 
     def tangents(self) -> list[Floats] | None:
         """The tangent's entries, None where there is no tangent: then there is one witness less."""
@@ -247,11 +251,11 @@ def by_pattern(subject: Subject, selection: Selection, eps: float | None) -> Wit
     if selection.max_inputs <= 0 and selection.max_outputs <= 0:
         try:
             problem = Problem(subject)
-            chosen = selection.pairs(subject.sources, problem.targets)
-            parts = [compressed(problem, i, j) for i, j in chosen]
+            positions = selection.pairs(subject.sources, problem.targets)
+            parts = [compressed(problem, i, j) for i, j in positions]
             sparse = [part for part in parts if part is not None]
             if len(sparse) == len(parts):
-                return _Compressed(problem, chosen, sparse, eps)
+                return _Compressed(problem, positions, sparse, eps)
         except ChangedError:
             pass  # the adjoint has entries that the pattern has not: then all are looked at
     return None
@@ -275,19 +279,19 @@ class Whole(Witnesses):
             values = np.full(a.shape, np.nan, np.complex128) if n is None else n.numpy()
             mask = a.evaluated if n is None else a.evaluated & n.evaluated
             wide = exact[key].numpy()
-            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, known=mask))
+            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, evaluated=mask))
 
-    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
+    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
         subject, selection = self.arguments
         i = subject.sources.index(self.pairs[k].input)
-        wanted = np.flatnonzero(off.any(axis=0)).tolist()
-        return differences(subject, selection, None, scale, {i: wanted}, quotient)[self.keys[k]].numpy()
+        indices = np.flatnonzero(mask.any(axis=0)).tolist()
+        return differences(subject, selection, None, scale, {i: indices}, quotient)[self.keys[k]].numpy()
 
-    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
+    def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
         subject, selection = self.arguments
-        mask = [(self.pairs[k].input.key, self.pairs[k].output.key) for k in wanted]
+        mask = [(self.pairs[k].input.key, self.pairs[k].output.key) for k in indices]
         jacobians = Trace(subject, base).jacobians(replace(selection, mask=mask))
-        return [jacobians[self.keys[k]].numpy() for k in wanted]
+        return [jacobians[self.keys[k]].numpy() for k in indices]
 
     def by_tangents(self) -> list[Floats]:
         jacobians = columns(*self.arguments)
@@ -321,13 +325,14 @@ class Suspected(Witnesses):
         self.subject = subject
         exact, own = Trace(subject, Wide(BASE)), Trace(subject)
         slopes = {
-            i: differences_of_columns(subject, i, some, eps, 1.0, SIDED)[1] for i, some in suspects.items()
+            i: differences_of_columns(subject, i, suspected, eps, 1.0, SIDED)[1]
+            for i, suspected in suspects.items()
         }
-        self.asked: list[Entries] = []
+        self.entries: list[Entries] = []
         numeric: list[Any] = []
         for i, j in selection.pairs(subject.sources, exact.targets):
-            some, count = suspects.get(i, _NO_NUMBERS), selection.rows(exact.targets[j])
-            by_column = zip(some.tolist(), slopes[i][j] if i in slopes else (), strict=True)
+            suspected, count = suspects.get(i, _NO_NUMBERS), selection.rows(exact.targets[j])
+            by_column = zip(suspected.tolist(), slopes[i][j] if i in slopes else (), strict=True)
             traces = (exact, own) if own.epsilon > DOUBLE else (exact,)
             found = [
                 worst_rows(trace, i, j, column, slope[:count].real)
@@ -335,76 +340,79 @@ class Suspected(Witnesses):
                 for trace in traces
             ]
             rows = np.unique(np.concatenate([_NO_NUMBERS, *found]))
-            self.asked.append((i, j, rows, some))
+            self.entries.append((i, j, rows, suspected))
             numeric.append(slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128))
-        adjoints = (self._adjoints(trace, self.asked) for trace in (own, exact))
-        entries = zip(self.asked, *adjoints, numeric, strict=True)
+        adjoints = (self._adjoints(trace, self.entries) for trace in (own, exact))
+        entries = zip(self.entries, *adjoints, numeric, strict=True)
         self.pairs = []
-        for (i, j, rows, some), adjoint, values, slope in entries:
+        for (i, j, rows, suspected), adjoint, values, slope in entries:
             source, target = subject.sources[i], exact.targets[j]
-            places = np.repeat(rows, len(some)), np.tile(some, len(rows))
+            places = np.repeat(rows, len(suspected)), np.tile(suspected, len(rows))
             self.pairs.append(Pair(source, target, adjoint, values, own.epsilon, slope, places, is_part=True))
 
-    def _adjoints(self, trace: Trace, asked: Sequence[Entries]) -> list[Floats]:
-        entries = []
-        for i, j, rows, some in asked:
-            seeds = unit_vectors(rows, trace.targets[j].count, dtype_of(trace.targets[j]))
-            entries.append(trace.products(j, seeds, [i])[0][:, some].ravel() if len(rows) else np.zeros(0))
-        return entries
+    def _adjoints(self, trace: Trace, entries: Sequence[Entries]) -> list[Floats]:
+        return [self._rows(trace, *each) for each in entries]
 
-    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
-        return self._adjoints(Trace(self.subject, base), [self.asked[k] for k in wanted])
-
-    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
-        i, j, rows, some = self.asked[k]
-        return differences_of_columns(self.subject, i, some, None, scale, quotient)[1][j][:, rows].T.ravel()
-
-    def by_tangents(self) -> list[Floats]:
-        return [self._tangents(*each) for each in self.asked]
-
-    def _tangents(self, i: int, j: int, rows: Numbers, some: Numbers) -> Floats:
+    def _rows(self, trace: Trace, i: int, j: int, rows: Numbers, suspected: Numbers) -> Floats:
         if not len(rows):
             return np.zeros(0)
-        moved = tangents_of_columns(self.subject, i, some)[1]
-        return np.asarray(moved[j][:, rows].T.ravel(), np.float64)
+        seeds = unit_vectors(rows, trace.targets[j].count, dtype_of(trace.targets[j]))
+        return trace.products(j, seeds, [i])[0][:, suspected].ravel()
+
+    def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
+        return self._adjoints(Trace(self.subject, base), [self.entries[k] for k in indices])
+
+    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
+        i, j, rows, suspected = self.entries[k]
+        slopes = differences_of_columns(self.subject, i, suspected, None, scale, quotient)[1]
+        return slopes[j][:, rows].T.ravel()
+
+    def by_tangents(self) -> list[Floats]:
+        return [self._tangents(*each) for each in self.entries]
+
+    def _tangents(self, i: int, j: int, rows: Numbers, suspected: Numbers) -> Floats:
+        if not len(rows):
+            return np.zeros(0)
+        tangents = tangents_of_columns(self.subject, i, suspected)[1]
+        return np.asarray(tangents[j][:, rows].T.ravel(), np.float64)
 
 
 class _Compressed(Witnesses):
     def __init__(
         self,
         problem: Problem,
-        chosen: Sequence[tuple[int, int]],
+        positions: Sequence[tuple[int, int]],
         parts: Sequence[Compressed],
         eps: float | None,
     ) -> None:
-        self.problem, self.chosen, self.parts = problem, list(zip(chosen, parts, strict=True)), parts
+        self.problem, self.positions, self.parts = problem, list(zip(positions, parts, strict=True)), parts
         numeric = [self._differences(k, eps, 1.0, SIDED) for k in range(len(parts))]
         epsilon = problem.trace.epsilon
-        own = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
+        own = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.positions]
         if epsilon > DOUBLE:
             exact = self.adjoints(Wide(BASE), range(len(parts)))
         self.pairs = []
-        for ((i, j), part), adjoint, values, slope in zip(self.chosen, own, exact, numeric, strict=True):
+        for ((i, j), part), adjoint, values, slope in zip(self.positions, own, exact, numeric, strict=True):
             source, target = problem.subject.sources[i], problem.targets[j]
             places = part.pattern.rows, part.pattern.columns
             self.pairs.append(Pair(source, target, adjoint, values, epsilon, slope, places))
 
     def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Any:
-        (i, j), part = self.chosen[k]
+        (i, j), part = self.positions[k]
         places, problem = (part.pattern.rows, part.pattern.columns), self.problem
         return differences_by_color(problem.subject, i, j, part.columns, places, eps, scale, quotient)
 
-    def adjoints(self, base: Level, wanted: Sequence[int]) -> list[Floats]:
+    def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
         trace = Trace(self.problem.subject, base)
         entries = []
-        for (i, j), part in [self.chosen[k] for k in wanted]:
+        for (i, j), part in [self.positions[k] for k in indices]:
             reading = part.reading("rows", dtype_of(trace.targets[j]))
             entries += [reading.read(values) for values in trace.products(j, reading.seeds, [i])]
         return entries
 
-    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Any:
+    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
         return self._differences(k, None, scale, quotient)
 
     def by_tangents(self) -> list[Floats]:
-        entries = (by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.chosen)
+        entries = (by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.positions)
         return [data.astype(np.float64) for data in entries]

@@ -88,24 +88,24 @@ def compare(rule_of: tuple[HostCall, Sequence[int]], arguments: Sequence[array])
     arrays = arguments[: len(call.places)]
     assert call.compared is not None
     compared, tries = call.compared, call.compared.known.tried
-    asked = [n for n in active if n not in compared.places and tries[n] < MOST_TRIES]
-    tries.update(asked)
-    found = _outcomes(call, arrays, asked)
-    compared.places.update(n for n in active if n in found or tries[n] >= MOST_TRIES)
+    pending = [n for n in active if n not in compared.places and tries[n] < MOST_TRIES]
+    tries.update(pending)
+    faults = _faults(call, arrays, pending)
+    compared.places.update(n for n in active if n in faults or tries[n] >= MOST_TRIES)
     results = arguments[len(arrays) : (len(arguments) + len(arrays)) // 2]
-    if asked and _runs_otherwise(call, arrays, results):
+    if pending and _runs_otherwise(call, arrays, results):
         call.warn_of_change()
     if compared.known.is_nondeterministic:
         compared.known.latest = ()  # what the function has left is not that of the call
-    told = next(filter(None, found.values()), None)
-    if told is not None:
+    fault = next(filter(None, faults.values()), None)
+    if fault is not None:
         tries.update(dict.fromkeys(range(len(arrays)), MOST_TRIES))
-        _warn(call, told)
+        _warn(call, fault)
 
 
 def mistake(call: HostCall, arrays: Sequence[array]) -> str | None:
     """What is wrong with the rule of a call at some arguments; None if nothing is, or can be told."""
-    return next(filter(None, _outcomes(call, arrays, range(len(arrays))).values()), None)
+    return next(filter(None, _faults(call, arrays, range(len(arrays))).values()), None)
 
 
 def place_of(function: Any) -> Place | None:
@@ -114,30 +114,30 @@ def place_of(function: Any) -> Place | None:
     return Place(code.co_filename, code.co_firstlineno) if hasattr(code, "co_filename") else None
 
 
-def _warn(call: HostCall, told: str) -> None:
+def _warn(call: HostCall, fault: str) -> None:
     place = place_of(call.back) or place_of(call.func) or caller()
     defined = place_of(call.func)
     related = () if defined is None else (Related(f"{name_of(call.func)} is defined here", defined.span),)
     hint = "correct the formula, or write check=False if it is meant to differ"
-    warn(Diagnostic(told, place.span, "derivative", "warning", hint=hint, related=related), place)
+    warn(Diagnostic(fault, place.span, "derivative", "warning", hint=hint, related=related), place)
 
 
-def _outcomes(call: HostCall, arrays: Sequence[array], asked: Sequence[int]) -> dict[int, str]:
+def _faults(call: HostCall, arrays: Sequence[array], pending: Sequence[int]) -> dict[int, str]:
     """By argument what is wrong, "" for what has been compared; nothing for what could not be."""
-    found: dict[int, str] = {}
-    if not asked:
-        return found
+    faults: dict[int, str] = {}
+    if not pending:
+        return faults
     # The user's function may raise anything beside its arguments.
     with unrecorded(), _undisturbed(call.func, call.back), suppress(Exception):
         comparison = _begun(call, arrays)
         with suppress(Exception):
             comparison.find_state()
-        for n in asked:
+        for n in pending:
             with suppress(Exception):
-                told = comparison.told(n)
-                if told is not None:
-                    found[n] = told
-    return found
+                fault = comparison.fault(n)
+                if fault is not None:
+                    faults[n] = fault
+    return faults
 
 
 def _runs_otherwise(call: HostCall, arrays: Sequence[array], results: Sequence[array]) -> bool:
@@ -189,8 +189,8 @@ class _Slope:
     """
 
     step: float
-    given: float
-    found: float
+    by_rule: float
+    by_differences: float
     size: float
     noise: float
     ahead: list[Floats]
@@ -234,83 +234,85 @@ class _Comparison:
     def other(self) -> "_Comparison":
         """The same call with other cotangents."""
         other = copy(self)
-        for name in ("wanders", "turned"):
+        for name in ("spread", "small_bars"):
             other.__dict__.pop(name, None)
         other._draw()
         return other
 
     @cached_property
-    def wanders(self) -> float:
+    def spread(self) -> float:
         """How far the results, times the cotangents, are apart where the function runs twice."""
         return abs(self._weighted(self._run(self.arrays), self.here))
 
     @cached_property
-    def turned(self) -> list[Floats]:
+    def small_bars(self) -> list[Floats]:
         """What the rule makes of the cotangents, far smaller and with the other sign."""
         return self._pulled([seed / TURNED for seed in self.seeds])
 
-    def told(self, n: int) -> str | None:
+    def fault(self, n: int) -> str | None:
         """What is wrong with the adjoint of an argument, "" if nothing is; None where that is not known."""
         known: str | None = None
         for drawn in DRAWN:
-            told = self._told_of_one(n, drawn)
-            if told:
-                return told
-            known = known if told is None else told
+            fault = self._fault_among(n, drawn)
+            if fault:
+                return fault
+            known = known if fault is None else fault
         return self._not_linear(n) or known
 
-    def _told_of_one(self, n: int, drawn: int) -> str | None:
+    def _fault_among(self, n: int, drawn: int) -> str | None:
         """The same along one of so many directions."""
         sizes = np.abs(values := _numbers(self.arrays[n]))
         sizes = np.maximum(sizes, LEAST * sizes.max(initial=0.0) or 1.0)
         directions = (sizes * self._drawn(values.shape) for _ in range(drawn))
         along = max(directions, key=lambda along: abs(float((self.bars[n] * along).sum())))
-        told = self._along(n, along)
+        fault = self._fault_along(n, along)
         is_symmetric = values.ndim > 1 and np.array_equal(values, np.swapaxes(values, -1, -2))
-        if told and is_symmetric and self._reads_half(n, along):
+        if fault and is_symmetric and self._reads_half(n, along):
             # Of what stands twice it reads one; the rule may share the derivative between both.
-            told = self._along(n, along + np.swapaxes(along, -1, -2))
-        return told
+            fault = self._fault_along(n, along + np.swapaxes(along, -1, -2))
+        return fault
 
-    def _along(self, n: int, along: Floats) -> str | None:
+    def _fault_along(self, n: int, along: Floats) -> str | None:
         runs = cache(lambda step: self._moved(n, step * along))
-        told = self._compared(n, along, runs)
-        return told or self.other._compared(n, along, runs) or told
+        fault = self._compared(n, along, runs)
+        return fault or self.other._compared(n, along, runs) or fault
 
     def _compared(self, n: int, along: Floats, runs: _Runs) -> str | None:
         wide: _Slope | None = None
         for step in self.steps:
             close = self._slope(n, step, runs)
-            if not np.isfinite([close.given, close.found]).all():
+            if not np.isfinite([close.by_rule, close.by_differences]).all():
                 continue
-            if abs(close.given - close.found) <= self.apart * close.size + close.noise:
+            if abs(close.by_rule - close.by_differences) <= self.apart * close.size + close.noise:
                 return "" if close.is_known else None
-            if self.wanders / step > self.close * close.size:
+            if self.spread / step > self.close * close.size:
                 return ""  # it is never known
             if wide is not None and self._are_one(wide, close) and self._has_digits(n, close, runs):
-                return self._text(n, close, along)
+                return self._description(n, close, along)
             wide = close
         return None
 
     def _slope(self, n: int, step: float, runs: _Runs) -> _Slope:
         (right, ahead), (left, behind) = runs(step), runs(-step)
-        terms, found = self.bars[n] * (right - left), self._weighted(ahead, behind)
-        size = max(float(np.linalg.norm(terms)), abs(found))
+        terms, by_differences = self.bars[n] * (right - left), self._weighted(ahead, behind)
+        size = max(float(np.linalg.norm(terms)), abs(by_differences))
         noise = ROUNDINGS * self.epsilon * float(np.linalg.norm(self._products(ahead)))
-        given, found, size, noise = (each / (2.0 * step) for each in (float(terms.sum()), found, size, noise))
-        return _Slope(step, given, found, size, noise, ahead, behind)
+        by_rule, by_differences, size, noise = (
+            each / (2.0 * step) for each in (float(terms.sum()), by_differences, size, noise)
+        )
+        return _Slope(step, by_rule, by_differences, size, noise, ahead, behind)
 
     def _are_one(self, wide: _Slope, close: _Slope) -> bool:
         """Whether differences agree at two steps, and at the smaller one on both sides: there is no kink."""
         allowed = self.close * close.size + close.noise
         is_even = self._bend(close) <= max(allowed, 0.5 * self._bend(wide))
-        return abs(close.found - wide.found) <= allowed and is_even
+        return abs(close.by_differences - wide.by_differences) <= allowed and is_even
 
     def _has_digits(self, n: int, slope: _Slope, runs: _Runs) -> bool:
         """Whether values are fine enough for differences: else a far larger step shows another slope."""
-        coarse = self._slope(n, COARSE * slope.step, runs).found
-        is_seen = self.is_exact or abs(slope.found) > LOST * slope.size
-        return is_seen and abs(coarse - slope.found) <= ROUGH * slope.size
+        coarse = self._slope(n, COARSE * slope.step, runs).by_differences
+        is_seen = self.is_exact or abs(slope.by_differences) > LOST * slope.size
+        return is_seen and abs(coarse - slope.by_differences) <= ROUGH * slope.size
 
     def _bend(self, slope: _Slope) -> float:
         """How much faster the results change on one side than on the other."""
@@ -325,7 +327,8 @@ class _Comparison:
     def _not_linear(self, n: int) -> str:
         """What is wrong with an adjoint that does not turn round with the cotangents, "" if nothing is."""
         straight = self.bars[n]
-        differs = np.linalg.norm(straight - TURNED * self.turned[n]) > self.apart * np.linalg.norm(straight)
+        error = np.linalg.norm(straight - TURNED * self.small_bars[n])
+        differs = error > self.apart * np.linalg.norm(straight)
         return self._not_in_proportion(n) if differs and not self.is_nondeterministic else ""
 
     def find_state(self) -> None:
@@ -397,21 +400,21 @@ class _Comparison:
             raise _UnknownError
         return float(self._products([a - b for a, b in zip(results, others, strict=True)]).sum())
 
-    def _text(self, n: int, slope: _Slope, along: Floats) -> str:
+    def _description(self, n: int, slope: _Slope, along: Floats) -> str:
         """What is wrong with an adjoint."""
         func, back = name_of(self.call.func), name_of(self.call.back)
         name = argument_name(self.call.func, self.call.places[n])
-        small = TURNED / LARGE * float((self.turned[n] * along).sum())
-        given, found = (each / LARGE for each in (slope.given, slope.found))
-        if abs(small - given) > self.apart * max(abs(small), abs(given)):
+        small = TURNED / LARGE * float((self.small_bars[n] * along).sum())
+        by_rule, by_differences = (each / LARGE for each in (slope.by_rule, slope.by_differences))
+        if abs(small - by_rule) > self.apart * max(abs(small), abs(by_rule)):
             return self._not_in_proportion(n)
-        told = f"{back} gives {given:.4g} for {name} along a direction "
-        told += f"where differences of {func} give {found:.4g}"
+        fault = f"{back} gives {by_rule:.4g} for {name} along a direction "
+        fault += f"where differences of {func} give {by_differences:.4g}"
         for at, line in self.call.overwrites(self.arrays).items():
             where = Place(self.call.func.__code__.co_filename, line)
-            told += f"; {func} changes its copy of {argument_name(self.call.func, at)} in {where}, "
-            told += f"and {back} gets what it was before"
-        return told
+            fault += f"; {func} changes its copy of {argument_name(self.call.func, at)} in {where}, "
+            fault += f"and {back} gets what it was before"
+        return fault
 
     def _not_in_proportion(self, n: int) -> str:
         name = argument_name(self.call.func, self.call.places[n])
