@@ -171,6 +171,25 @@ def test_a_launch_without_gradients_is_not_said_to_pass(
     ]
 
 
+FORWARD_ONLY = """
+@kernel(enable_backward=False)
+def forward_only(x: array[float], y: array[float]):
+    y[tid()] = x[tid()]
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"fast": False}], ids=str)
+def test_a_launch_whose_backward_pass_is_switched_off_is_said_to_have_none(options: Any) -> None:
+    forward_only = kl.compile(FORWARD_ONLY)["forward_only"]
+    x, y = reals(4), kl.zeros(4, requires_grad=True)
+    with kl.Tape() as tape:
+        forward_only[4](x, y)
+        _loss = (x * y).sum()
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, **options)
+    assert report
+    assert report.launches[0].reason == "its backward pass is switched off"
+
+
 BY_HOST: dict[str, Any] = {
     "an array": lambda x: x * kl.array(np.sin(x.numpy())),
     "a number": lambda x: x * x.sum()[0],

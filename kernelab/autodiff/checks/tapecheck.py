@@ -249,10 +249,18 @@ def _hidden_kink(line: Line, bad: LaunchCheck) -> Agreement | None:
 
 def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
     """The launches before a record, which agree; of some there is no gradient."""
-    launches = [k for k, record in enumerate(records[:end]) if isinstance(record, LaunchRecord)]
-    reasons = ["" if records[k].reached else PASSIVE for k in launches]
-    pairs = zip(launches, reasons, strict=True)
-    return [replace(_unchecked(records, k), covered=True, reason=reason) for k, reason in pairs]
+    launches = [(k, record) for k, record in enumerate(records[:end]) if isinstance(record, LaunchRecord)]
+    return [
+        replace(_unchecked(records, k), covered=True, reason=_without_adjoint(record))
+        for k, record in launches
+    ]
+
+
+def _without_adjoint(record: LaunchRecord) -> str:
+    """Why no adjoint passes a launch, "" if one does."""
+    if record.reached:
+        return ""
+    return "its backward pass is switched off" if record.outline.switched_off else PASSIVE
 
 
 def _fault(line: Line, k: int, fast: Fast) -> LaunchCheck | None:
@@ -467,8 +475,8 @@ def _one_by_one(
 
     def alone() -> Iterator[tuple[Any, ...]]:
         for k, record in launches:
-            if not record.reached:
-                checks.append(LaunchCheck(k, record.kernel.name, record.place, None, PASSIVE, covered=True))
+            if reason := _without_adjoint(record):
+                checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason, covered=True))
                 continue
             mask = (choice.masks or {}).get(record.kernel.name)
             lost = [record.kernel.plan.parameters[i].name for i in lost_inputs(record)]
