@@ -119,7 +119,8 @@ def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
 
     Both read the values of the arrays that they are given, with NumPy and SciPy if they like, and return
     arrays, of NumPy too, or numbers, whose floats get the type of the first array of floats.  The arrays of
-    floats that they get are copies, which they may change.  `back` takes
+    floats that they get are copies, which they may change; so are arrays of integers that differ between
+    the lanes of a vmap.  `back` takes
     the arguments, then the results if it has parameters for them, then a cotangent for each result; it
     returns the adjoint of each argument that is an array of floats, None for zeros.  It has to be linear in
     the cotangents: forward mode calls it once for each number of the results.  Second derivatives

@@ -255,6 +255,57 @@ def smooth(b: Any, a: Any) -> Any:
     return (x * x * x).sum()
 
 
+def power(n: kl.array, x: kl.array) -> Host:
+    return np.asarray(x.numpy() ** n.numpy()[0])
+
+
+def power_back(n: kl.array, x: kl.array, bar: kl.array) -> Host:
+    return np.asarray(n.numpy()[0] * x.numpy() ** (n.numpy()[0] - 1) * bar.numpy())
+
+
+def power_back_back(n: kl.array, x: kl.array, bar: kl.array, other: kl.array) -> tuple[Host, Host]:
+    k, given = n.numpy()[0], x.numpy()
+    return k * (k - 1) * given ** (k - 2) * bar.numpy() * other.numpy(), k * given ** (k - 1) * other.numpy()
+
+
+POWER = kl.func.custom_vjp(power, kl.func.custom_vjp(power_back, power_back_back))
+POWERS = kl.func.vmap(POWER)
+LANES: dict[str, Callable[[Any, Any], Any]] = {
+    "values": POWERS,
+    "jacrev around": lambda n, x: kl.func.jacrev(lambda x: POWERS(n, x))(x),
+    "jacrev inside": kl.func.vmap(kl.func.jacrev(POWER, 1)),
+    "jacfwd around": lambda n, x: kl.func.jacfwd(lambda x: POWERS(n, x))(x),
+    "jacfwd inside": kl.func.vmap(kl.func.jacfwd(POWER, 1)),
+    "hessian around": lambda n, x: kl.func.hessian(lambda x: POWERS(n, x).sum())(x),
+    "hessian inside": kl.func.vmap(kl.func.hessian(lambda n, x: POWER(n, x).sum(), 1)),
+    "nested": lambda n, x: kl.func.vmap(lambda n: kl.func.vmap(lambda x: POWER(n, x))(x))(n),
+}
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_integers_may_differ_between_lanes(lanes: str) -> None:
+    n, x = kl.array([2, 3], dtype=int), kl.array([[1.0, 2.0], [3.0, 4.0]])
+    exponents, values = n.numpy()[:, None], x.numpy()
+    slopes = [exponents * values ** (exponents - 1), exponents * (exponents - 1) * values ** (exponents - 2)]
+    given = LANES[lanes](n, x).numpy()
+    if lanes == "values":
+        agree(given, values**exponents)
+    elif lanes == "nested":
+        agree(given, np.stack([values**2, values**3]))
+    elif lanes.endswith("around"):
+        agree(given.reshape(4, 4), np.diag(slopes["hessian" in lanes].reshape(-1)))
+    else:
+        agree(given, np.stack([np.diag(row) for row in slopes["hessian" in lanes]]))
+
+
+def test_a_rule_with_integers_that_differ_between_lanes_is_compared() -> None:
+    wrong = kl.func.custom_vjp(power, lambda n, x, bar: 1.1 * power_back(n, x, bar))
+    n, x = kl.array([2, 3], dtype=int), kl.array([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    assert kl.autograd.gradcheck(lambda x: kl.func.vmap(POWER)(n, x), inputs=[x], show_summary=False)
+    with pytest.warns(kl.KernelWarning, match="for `x` along a direction where differences of power give"):
+        kl.func.grad(lambda x: kl.func.vmap(wrong)(n, x).sum())(x)
+
+
 def test_second_derivatives_pass_through_a_derivative_of_arrays() -> None:
     a, b = arrays()
 

@@ -125,6 +125,7 @@ def _warn(call: HostCall, fault: str) -> None:
 def _faults(call: HostCall, arrays: Sequence[array], pending: Sequence[int]) -> dict[int, str]:
     """By argument what is wrong, "" for what has been compared; nothing for what could not be."""
     faults: dict[int, str] = {}
+    pending = [n for n in pending if is_differentiable(arrays[n].dtype)]
     if not pending:
         return faults
     # The user's function may raise anything beside its arguments.
@@ -347,6 +348,8 @@ class _Comparison:
 
     def _beside(self, elements: array) -> array:
         """An array of about the same numbers."""
+        if not is_differentiable(elements.dtype):
+            return elements
         numbers = _numbers(elements)
         return self._with(elements, numbers * (1.0 + self.steps[0] * self._drawn(numbers.shape)))
 
@@ -425,7 +428,10 @@ def _begun(call: HostCall, arrays: Sequence[array]) -> _Comparison:
     """A comparison in float64, or where a function does not run with that in float32, but not in halves."""
     with suppress(Exception):
         wide = [
-            make(_numbers(one), dtype=with_scalar(one.dtype, float64), device=one.device) for one in arrays
+            make(_numbers(one), dtype=with_scalar(one.dtype, float64), device=one.device)
+            if is_differentiable(one.dtype)
+            else one
+            for one in arrays
         ]
         return _Comparison(call, wide, STEPS)
     if any(scalar_of(elements.dtype) in HALVES for elements in arrays):

@@ -465,15 +465,15 @@ class Wide(Level):
         return argument
 
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
-        results = []
+        results, floats = [], [one.dtype for one in arguments if is_differentiable(one.dtype)]
         for exact in self.parent.call_host(call, [self.stand_in(elements) for elements in arguments]):
-            is_float = bool(arguments) and is_differentiable(exact.dtype)
+            is_float = bool(floats) and is_differentiable(exact.dtype)
             if is_float and scalar_of(exact.dtype) != float64:
                 name = name_of(call.func)
                 message = f"{name} returned {exact.dtype} for arrays of float64, which a check gives it"
                 hint = "return arrays of the dtype that it gets, kl.array(values, dtype=x.dtype), or NumPy's"
                 raise refusal(GradientError, message, "float64", hint)
-            dtype = with_scalar(exact.dtype, scalar_of(arguments[0].dtype)) if is_float else exact.dtype
+            dtype = with_scalar(exact.dtype, scalar_of(floats[0])) if is_float else exact.dtype
             results.append(fresh(exact.shape, dtype, exact))
             self.parent.move(self.stand_in(results[-1]), exact)
             self.left_behind(results[-1])

@@ -23,6 +23,7 @@ from kernelab.lang.rounding import alike
 from kernelab.lang.types import is_differentiable, scalar_of, shape_of, uint8
 from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.array.layout import is_picked
+from kernelab.runtime.array.transfers import unreadable
 from kernelab.runtime.context.recorder import (
     GIVEN,
     IN_RULE,
@@ -99,8 +100,9 @@ def code_of(function: Any) -> Any:
 
 @dataclass(slots=True)
 class HostCall:
-    """A call of `func`; its arrays of floats, at `places` among `args`, are given anew each time it runs.
+    """A call of `func`; some arrays, at `places` among `args`, are given anew each time it runs.
 
+    These are the arrays of floats, and those of integers that differ between lanes.
     `back` is the derivative, None for a function that is differentiated as it runs.  `is_several` says, after
     a run, whether the results were a tuple.  `in_place` says that the results are the arguments: what `back`
     gives replaces their adjoints.  `compared` has what comparisons of `back` have told, by positions among
@@ -138,8 +140,9 @@ class HostCall:
             if isinstance(arg, structarray) or hasattr(arg, "__kernelab_struct__"):
                 message = f"argument {n} of {name_of(func)} is {a_thing(arg)}, and custom_vjp takes arrays"
                 raise refusal(KernelTypeError, message, "custom", "pass the arrays of its fields")
-        floats = (n for n, arg in enumerate(args) if isinstance(arg, array) and is_differentiable(arg.dtype))
-        return HostCall(func, back, args, tuple(floats), compared=compared)
+        arrays = [(n, arg) for n, arg in enumerate(args) if isinstance(arg, array)]
+        places = [n for n, one in arrays if is_differentiable(one.dtype) or unreadable(one) is not None]
+        return HostCall(func, back, args, tuple(places), compared=compared)
 
     @property
     def title(self) -> str:
@@ -342,9 +345,9 @@ class HostCall:
                 KernelTypeError, message, "custom", "return arrays, of NumPy or kernelab's, or numbers"
             )
         values = np.atleast_1d(result)
-        if values.dtype.kind != "f" or not arrays:
+        first = next((one for one in arrays if is_differentiable(one.dtype)), None)
+        if values.dtype.kind != "f" or first is None:
             return array(values)
-        first = arrays[0]
         is_alike = values.shape == (*first.shape, *shape_of(first.dtype))
         values = values.astype(scalar_of(first.dtype).dtype)
         return array(values, first.dtype) if is_alike else array(values)
@@ -365,10 +368,14 @@ class HostCall:
                 self._run_again(arrays[:count], rest[:results])
             returned = back(*args, *(rest if takes_results else rest[results:]))
             several = list(returned) if isinstance(returned, tuple | list) else [returned]
-            if len(several) != count:
-                message = f"{name_of(back)} returned {len(several)} adjoints for {count} arrays of floats"
+            floats = [k for k in range(count) if is_differentiable(arrays[k].dtype)]
+            if len(several) != len(floats):
+                message = (
+                    f"{name_of(back)} returned {len(several)} adjoints for {len(floats)} arrays of floats"
+                )
                 raise refusal(GradientError, message, "custom", "return one for each, None for zeros")
-            return [_adjoint(back, n, *pair) for n, pair in enumerate(zip(several, arrays, strict=False))]
+            bars = {k: _adjoint(back, n, several[n], arrays[k]) for n, k in enumerate(floats)}
+            return [bars[k] if k in bars else arrays[k] for k in range(count)]  # nobody asks for others
 
         wanted = [k for k in active if self.compared is not None and k not in self.compared.places]
         rule_of = (self, wanted) if wanted else None
