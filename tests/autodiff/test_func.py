@@ -9,7 +9,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.autodiff.records import adjoint_buffers
-from kernelab.errors import GradientError, KernelError, KernelTypeError, TapeError
+from kernelab.errors import GradientError, KernelError, KernelTypeError, KernelValueError, TapeError
 from kernelab.runtime.memory import memory
 from tests.support.functions import (
     RNG,
@@ -220,6 +220,8 @@ def test_host_data_is_refused() -> None:
                 transform(lambda x: x * kl.utils.array_sum(sine(x)))(x)
     with pytest.raises(KernelTypeError, match="argument `x` of f has no elements"):
         kl.func.jacfwd(_named_f(lambda x: x))(kl.zeros(0))
+    with pytest.raises(KernelValueError, match="the vector for f is empty: there is no derivative"):
+        kl.func.as_numpy(_named_f(lambda x: (x * x).sum()))(np.zeros(0))
     with (
         pytest.warns(kl.KernelWarning, match="no gradient flows from an array back to `x`"),
         pytest.raises(GradientError, match="was not computed from the arguments"),

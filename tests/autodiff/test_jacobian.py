@@ -397,6 +397,17 @@ def test_rows_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------------------ refusals
 
 
+@pytest.mark.parametrize("asked", ["jacobian", "jacobian_fd", "gradcheck", "taylor_test"])
+def test_what_is_empty_is_named(asked: str) -> None:
+    ask, empty = getattr(kl.autograd, asked), kl.zeros(0, requires_grad=True)
+    with pytest.raises(GradientError, match=r"`x` has no elements, its shape is \(0,\)"):
+        ask(lambda x: x * 2.0, inputs=[empty])
+    with pytest.raises(GradientError, match=r"`x` has no elements, its shape is \(0,\)"):
+        ask(K["squares"], 3, [empty], [reals(3)])
+    with pytest.raises(GradientError, match=r"`y` has no elements, its shape is \(0,\)"):
+        ask(K["squares"], 3, [reals(3)], [kl.zeros(0)])
+
+
 def test_what_has_no_derivative_is_refused_by_name() -> None:
     x, y = kl.zeros(3), kl.zeros(3)
     with pytest.raises(GradientError, match="no argument of squares has requires_grad"):

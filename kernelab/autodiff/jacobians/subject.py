@@ -242,6 +242,7 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     if not outputs:
         targets = [Variable(k, v.label, v.elements) for k, v in enumerate(targets)]
     if not sources or not targets or named_in_vain:
+        _refuse_empty(named.items(), what)
         raise GradientError(_no_pair(kernel, bool(sources), what, named_in_vain))
 
     def run(arguments: list[Any]) -> None:
@@ -272,10 +273,18 @@ def _borrowed(kernel: Kernel, values: list[Any]) -> dict[str, Any]:
     return named
 
 
+def _refuse_empty(given: Iterable[tuple[str, Any]], what: str) -> None:
+    """Raise GradientError for an array of floats without elements."""
+    for name, value in given:
+        if isinstance(value, array) and is_differentiable(value.dtype) and not value.size:
+            message = f"`{name}` has no elements, its shape is {value.shape}: there is no derivative"
+            raise refusal(GradientError, message, what, "pass an array with elements, or leave the call out")
+
+
 def _no_pair(kernel: Kernel, has_sources: bool, what: str, outputs: Sequence[str]) -> Diagnostic:
     nothing = "0 pairs checked" if what.startswith("gradcheck") else "there is no derivative to compute"
     if not has_sources:
-        message = f"{nothing}: no argument of {kernel.name} has requires_grad, and elements to vary"
+        message = f"{nothing}: no argument of {kernel.name} has requires_grad"
         hint = "create the inputs with requires_grad=True"
         field = next((var.hint for var in kernel.primal.params if "." in var.hint and is_float(var)), "")
         if field:
@@ -307,6 +316,7 @@ def of_function(
         if variable.elements.requires_grad
     ]
     if not sources:
+        _refuse_empty(zip(labels, inputs, strict=False), what)
         message = f"no input of {name_of(function)} is an array with requires_grad"
         hint = "create what is to be varied with requires_grad=True; for a struct, set s.requires_grad = True"
         raise refusal(GradientError, message, what, hint)

@@ -304,6 +304,9 @@ class Exact:
             if vector.size != layout.size:
                 message = f"{name_of(func)} takes {layout.size} numbers, and the vector has {vector.size}"
                 raise refusal(KernelValueError, message, "shape", "pass the arrays that it takes as examples")
+            if not vector.size:
+                message = f"the vector for {name_of(func)} is empty: there is no derivative"
+                raise refusal(KernelValueError, message, "shape", "pass a vector with elements")
         self.arrays = []
         for vector in vectors:
             for place, shape, dtype, example in layout.parts:

@@ -292,8 +292,9 @@ def _no_floats(value: Any, what: str) -> Exception:
         message = f"{what} has no field of floats to differentiate with respect to"
         return refusal(KernelTypeError, message, "argument")
     if isinstance(value, array) and not value.size:
-        message = f"{what} has no elements to differentiate with respect to"
-        return refusal(KernelTypeError, message, "argument")
+        message = f"{what} has no elements to differentiate with respect to: its shape is {value.shape}"
+        hint = "pass an array with elements, or leave the call out"
+        return refusal(KernelTypeError, message, "argument", hint)
     kind = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
     message = f"{what} is {kind}: only floats and arrays of floats are differentiated"
     hint = "make an array of it: kl.array(..., dtype=float)"
