@@ -42,6 +42,7 @@ from kernelab.lang.types import (
     size_of,
     type_named,
 )
+from kernelab.runtime.context.recorder import caller
 
 _NONE = object()
 
@@ -420,7 +421,7 @@ def too_many_axes(count: int) -> Diagnostic:
     """The diagnostic for an array of too many dimensions."""
     hint = "make one axis of several: shape (a, b, c, d, e) becomes (a, b, c, d * e)"
     hint = hint if count else "a single number is an array of one element: shape 1"
-    return Diagnostic(f"an array has 1 to 4 dimensions, not {count}", code="ndim", hint=hint)
+    return Diagnostic(f"an array has 1 to 4 dimensions, not {count}", caller().span, "ndim", hint=hint)
 
 
 def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:

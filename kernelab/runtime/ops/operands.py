@@ -46,6 +46,7 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import converted, described, element, scalar_of_dtype
+from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import closure
@@ -309,6 +310,9 @@ def broadcast(*operands: Any, within: tuple[int, ...] | None = None) -> tuple[in
             else f"the result has to fit {within}"
         )
         raise KernelValueError.of(message, "shape", hint)
+    if len(shape) > len(INDICES):
+        message = f"operations on elements take arrays of 1 to 4 dimensions, not {len(shape)}"
+        raise refusal(KernelValueError, message, "ndim", "give them fewer: x.reshape(-1)")
     return shape
 
 
