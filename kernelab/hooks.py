@@ -75,7 +75,7 @@ change: "Hook[[str, Any, Any], Any]" = Hook("kernelab.runtime.ops.elementwise")
 store: "Hook[[Any, Any], None]" = Hook("kernelab.runtime.ops.elementwise")
 """The elements of one array copied into another, cast and broadcast."""
 
-total: "Hook[[Any, int | None, Any, bool], Any]" = Hook("kernelab.runtime.ops.reductions")
+total: "Hook[[Any, int | None, Any, bool, bool], Any]" = Hook("kernelab.runtime.ops.reductions")
 """The sum or the mean of an array, or along an axis of it, as an array or into one."""
 
 matmul: "Hook[[Any, Any], Any]" = Hook("kernelab.runtime.ops.reductions")

@@ -124,6 +124,42 @@ def test_sums_and_means_are_written_to_an_array_that_is_given() -> None:
         x.mean(axis=0, out=total)
 
 
+@pytest.mark.parametrize("name", ["sum", "mean"])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, 2])
+@pytest.mark.parametrize("out", [False, True])
+def test_sums_and_means_keep_axes_where_that_is_asked_for(name: str, axis: int | None, out: bool) -> None:
+    values = np.stack([VALUES, VALUES**2]).astype(np.float32)
+    x = kl.array(values, requires_grad=True)
+    expected = getattr(values, name)(axis=axis, keepdims=True)
+    into = {"out": kl.zeros(expected.shape, requires_grad=True)} if out else {}
+    with kl.Tape() as tape:
+        kept = getattr(x, name)(axis=axis, keepdims=True, **into)
+        loss = (kept * kept * x).sum()
+    np.testing.assert_allclose(kept.numpy(), expected, rtol=1e-5)
+    tape.backward(loss)
+    count = values.size // expected.size if name == "mean" else 1
+    inner = (2 * expected * values).sum(axis=axis, keepdims=True) / count
+    np.testing.assert_allclose(x.grad.numpy(), expected**2 + np.broadcast_to(inner, values.shape), rtol=1e-4)
+    normalised = kl.func.jacrev(lambda x: x * x.sum(axis=axis, keepdims=True))(x).numpy()
+    assert normalised.shape == values.shape * 2
+
+
+@pytest.mark.parametrize("option", ["dtype", "where", "initial", "dim", "keepdim", "foo"])
+def test_an_option_that_sums_do_not_have_is_refused(option: str) -> None:
+    for name in ("sum", "mean"):
+        with pytest.raises(kl.KernelTypeError, match=rf"{name}\(\) has no argument {option}"):
+            getattr(kl.ones((2, 3)), name)(**{option: 1})
+
+
+def test_numpys_functions_give_numpys_sums() -> None:
+    x = kl.array(VALUES, dtype=float)
+    for function in (np.sum, np.mean):
+        kept = function(x, axis=1, keepdims=True, dtype=np.float64)
+        assert isinstance(kept, np.ndarray)
+        np.testing.assert_allclose(kept, function(VALUES, axis=1, keepdims=True))
+        assert isinstance(function(a=x, axis=0), np.ndarray)
+
+
 def test_a_conversion_between_floats_is_differentiated() -> None:
     x = kl.array([1.0, 2.0], dtype=kl.float64, requires_grad=True)
     with kl.Tape() as tape:

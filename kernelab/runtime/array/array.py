@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.errors import KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.guidance.bad_calls import explains_bad_calls, no_argument
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
@@ -66,6 +66,15 @@ if TYPE_CHECKING:
         """What a type checker needs for ``array[float]``; a bare ``array`` is one of anything."""
 else:
     _Element, _Shown = None, {None: Displayed}
+
+
+_OPTIONS_OF_SUMS = {
+    "dim": "write axis=0",
+    "keepdim": "write keepdims=True",
+    "dtype": "write x.astype(kl.float64).sum()",
+    "where": "write (x * mask).sum()",
+    "initial": "add it to the result",
+}
 
 
 class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noqa: N801 (the name users know)
@@ -285,27 +294,21 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         """The only element in a format such as ``.3f``; raises KernelValueError where there are more."""
         return format(self.item(), spec) if spec else str(self)
 
-    def sum(self, axis: int | None = None, **options: Any) -> "array":
+    @explains_bad_calls(**_OPTIONS_OF_SUMS)
+    def sum(self, axis: int | None = None, *, out: "array | None" = None, keepdims: bool = False) -> "array":
         """The sum of all elements as an array of one element, or along an axis, which is left out.
 
         A tape differentiates it.  Sums of integers are int64 or uint64.  ``out=`` takes the array that it is
-        written to; `np.sum(x)` gives NumPy's own.  Raises KernelTypeError for truth values, structs and an
-        `out` that does not fit, KernelValueError for an axis that is not there.
+        written to, ``keepdims=True`` keeps the axes, of length 1; `np.sum(x)` gives NumPy's own.  Raises
+        KernelTypeError for truth values, structs and an `out` that does not fit, KernelValueError for an axis
+        that is not there.
         """
-        return self._total(np.sum, axis, options)
+        return hooks.total(self, axis, out, keepdims, False)  # type: ignore[no-any-return]
 
-    def mean(self, axis: int | None = None, **options: Any) -> "array":
+    @explains_bad_calls(**_OPTIONS_OF_SUMS)
+    def mean(self, axis: int | None = None, *, out: "array | None" = None, keepdims: bool = False) -> "array":
         """The mean of all elements in an array of one, or along an axis, as `sum`; of integers a float."""
-        return self._total(np.mean, axis, options)
-
-    def _total(self, by_numpy: Any, axis: int | None, options: dict[str, Any]) -> "array":
-        unknown = next((name for name in options if name in ("dim", "keepdim")), None)
-        if unknown is not None:
-            raise no_argument(by_numpy.__name__, unknown, ["axis", "out"], {"dim": "write axis=0"})
-        out = options.get("out")
-        if options and not isinstance(out, array):  # what NumPy's function of that name passes
-            return by_numpy(np.asarray(self), axis, **options)  # type: ignore[no-any-return]
-        return hooks.total(self, axis, out, by_numpy is np.mean)  # type: ignore[no-any-return]
+        return hooks.total(self, axis, out, keepdims, True)  # type: ignore[no-any-return]
 
     def astype(self, dtype: Any) -> "array":
         """A copy with another dtype, which a tape differentiates between floats."""

@@ -319,18 +319,18 @@ class Exchange(Gradients):
         """
         origins = tuple(chain.from_iterable(look_at(each) for each in _exchanged((args, kwargs))))
         out = kwargs.get("out")
-        is_method = func in (np.sum, np.mean)  # NumPy calls `x.sum`, which takes any `out`
-        into = {"out": out.seen().copy()} if isinstance(out, Exchange) and not is_method else {}
+        into: dict[str, Any] = {"out": out.seen().copy()} if isinstance(out, Exchange) else {}
+        if func in (np.sum, np.mean):  # NumPy would call `x.sum`; its sum of all has no axis
+            args = *map(_values, args[:1]), *args[1:]
+            kwargs = {name: _values(value) for name, value in kwargs.items()}
+            into = dict.fromkeys(into)
         try:
             result = traced(func._implementation(*args, **kwargs | into), origins)
         except (TypeError, AttributeError) as problem:
             message = f"np.{func.__name__} does not take these arguments: {str(problem).splitlines()[0]}"
             hint = "where it wants an array of NumPy pass x.numpy(), which has the same memory on the CPU"
             raise KernelTypeError.of(message, "numpy", hint) from None
-        if not into:
-            return result
-        out.assign(traced(into["out"], origins))
-        return out
+        return out.assign(np.atleast_1d(result)) if into else result
 
     def __jax_array__(self) -> Any:
         """A copy for JAX, whose arrays never change: ``jnp.asarray(x)``."""

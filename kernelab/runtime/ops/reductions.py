@@ -120,12 +120,17 @@ def array_sum(
 
 
 @hooks.total.provide
-def total(values: array, axis: int | None, out: array | None, is_mean: bool) -> array:
-    """The sum or the mean as an array that a tape differentiates: of one element, or without one axis."""
+def total(values: array, axis: int | None, out: array | None, keepdims: bool, is_mean: bool) -> array:
+    """The sum or the mean as an array that a tape differentiates: of one element, or without one axis.
+
+    With `keepdims` these axes have length 1.
+    """
     values = plain(values)
     _require_numbers(values)
     rows, shape = _rows(values, axis)
-    if axis is not None and values.ndim > 1:
+    if keepdims and axis is None:
+        shape = (1,) * values.ndim
+    elif not keepdims and axis is not None and values.ndim > 1:
         shape = tuple(n for k, n in enumerate(values.shape) if k != _axis(values, axis))
     elem = _added_in(values.dtype, out)
     if is_mean:  # the sums of halves and of integers overflow
