@@ -170,6 +170,12 @@ def test_every_kind_of_array_is_shown(x: kl.array, expected: str) -> None:
     assert "kl-" in html(x)
 
 
+def test_of_more_than_two_dimensions_the_text_shows_what_its_heading_says() -> None:
+    lines = shown(kl.array(np.arange(12.0).reshape(3, 2, 2))).splitlines()
+    at = lines.index("only [0] of 3 is shown: in all 0 to 11, mean 5.5")
+    assert lines[at + 1 :] == ["[[0. 1.]", " [2. 3.]]"]
+
+
 @pytest.mark.parametrize(
     "x",
     [

@@ -98,7 +98,7 @@ def values_view(title: str, shown: array, budget: int | None, asks: bool = False
     if budget is None:
         return Drawing(heading, picture, ())
     with np.printoptions(precision=4, threshold=60, edgeitems=3, linewidth=100):
-        lines = tuple(str(values).splitlines())
+        lines = tuple(str(_last_axes(shown, values)).splitlines())
     return Drawing(heading, _clickable(picture, some, step) if asks else picture, lines)
 
 
@@ -205,7 +205,12 @@ def _clickable(picture: str, shown: array, step: int) -> str:
 
 def _matrix(shown: array, values: Values) -> Values:
     """The rows and columns that a picture shows: of more dimensions the last two, of one a single row."""
-    return values[None] if shown.ndim == 1 else np.asarray(values[(0,) * (shown.ndim - 2)])
+    return values[None] if shown.ndim == 1 else _last_axes(shown, values)
+
+
+def _last_axes(shown: array, values: Values) -> Values:
+    """The values at the first index of every axis but the last two."""
+    return np.asarray(values[(0,) * (shown.ndim - 2)])
 
 
 def _is_photograph(shown: array, matrix: Values) -> bool:
