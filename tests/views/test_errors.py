@@ -111,6 +111,14 @@ def test_an_error_of_a_launch_shows_the_users_calls_that_led_to_it() -> None:
     assert "raise error" not in shown
 
 
+def test_a_line_that_calls_by_way_of_a_lambda_in_it_is_shown_once() -> None:
+    raised = KernelIndexError(Diagnostic("index 9 is outside of x", SPAN))
+    train = user_code("<cell>", "def train():\n    return (lambda: launch())()\n", raised)
+    with pytest.raises(KernelIndexError) as caught:
+        train()
+    assert plain(error_lines(caught.value)).count("<cell>, line 2") == 1
+
+
 def test_a_call_that_the_message_names_already_and_one_of_pythons_own_library_are_left_out() -> None:
     text = "def train():\n    launch()\n"
     here = Span(Source(text, "<cell>"), 2, 4, 2, 12)

@@ -171,10 +171,10 @@ def _coloured(line: str) -> str:
 
 
 def _calls(error: Diagnosed) -> list[str]:
-    """The user's own calls that led to an error of a launch, outermost first."""
+    """The lines of the user's own calls that led to an error of a launch, outermost first, each once."""
     named = {str(diagnostic.span) for diagnostic in error.diagnostics}
-    calls = [lines for place, lines in _user_calls(error.__traceback__) if place not in named]
-    shown = [line for lines in calls[-MAX_CALLS:] for line in lines]
+    calls = {place: lines for place, lines in _user_calls(error.__traceback__) if place not in named}
+    shown = [line for lines in [*calls.values()][-MAX_CALLS:] for line in lines]
     return ["", "  called from", *shown] if shown else []
 
 
