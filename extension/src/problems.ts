@@ -32,7 +32,9 @@ function overwritten(store: Store, one: Overwrite, times: number): Problem {
     refused: "the write was refused",
   }[one.outcome];
   const hint =
-    one.outcome === "saved" ? "write into another array to save the copy" : 'write into another array, or use Tape(overwrite="save")';
+    one.outcome === "saved"
+      ? "write into another array, and nothing needs to be kept"
+      : 'write into another array, or use Tape(overwrite="save")';
   return {
     key: String(one.clash),
     record: one.writer < 0 ? one.reader : one.writer,

@@ -83,10 +83,12 @@ export class Timeline {
   }
 
   private get lane(): number {
-    const room = (this.width || USUAL) - this.labels - (this.isNarrow ? GAP : 0);
-    const share = room / Math.max(1, this.store.data.memories.length),
+    const gap = this.isNarrow ? GAP : 0,
+      room = (this.width || USUAL) - this.labels - gap,
+      lanes = Math.max(1, this.store.data.memories.length),
       { narrowest, scrolled } = this.isNarrow ? NARROW_LANES : LANES;
-    return share < narrowest ? scrolled : Math.min(WIDEST, share);
+    // The last name is wider than its lane: it gets more of the gap where there is more.
+    return room / lanes < narrowest ? scrolled : Math.min(WIDEST, Math.max(narrowest, (room - gap) / lanes));
   }
 
   update(): void {

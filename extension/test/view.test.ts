@@ -110,6 +110,23 @@ test("a narrow view shows six arrays, each with its name, and neither grid nor t
   expect(words(".klt-picture")).toContain("grid");
 });
 
+test("the name of the last array has as much room in a narrow view as that of the one before it", () => {
+  view(
+    {
+      memories: Array.from({ length: 15 }, () => ["", 4, true]),
+      arrays: Array.from({ length: 15 }, (_, i) => [i, 0]),
+      names: Array.from({ length: 15 }, (_, i) => [i, `in${100 + i}`]),
+      steps: [[0, [0], [14]]],
+    },
+    1,
+  );
+  const scroller = el.querySelector<HTMLElement>(".klt-scroller")!;
+  Object.defineProperty(scroller, "clientWidth", { get: () => 580, configurable: true });
+  press(".klt-scroller", "Home");
+  const names = [...el.querySelectorAll(".klt-name text:first-of-type")].map((name) => name.textContent);
+  expect(names.slice(-2)).toEqual(["in113∇", "in114∇"]);
+});
+
 test("a tape that is followed is followed to the end again after its view was wider for a moment", () => {
   const observers: (() => void)[] = [];
   vi.stubGlobal(
