@@ -47,6 +47,9 @@ HEAD, TAIL = 120, 30
 COLUMNS = 76
 """The room that a picture takes beside the source, in characters."""
 
+SMALLEST = 0.8
+"""How small a picture becomes where there is less room than it needs, before it scrolls."""
+
 LONGEST, CHARACTER = 26, 7.3
 """The longest text in a box, and how wide a character is."""
 
@@ -229,7 +232,8 @@ class Picture:
         placed = layout([box.width for box in drawn], [*edges])
         body = "".join([*self.edges(placed, edges, drawn), *map(self.drawn, drawn, placed.places)])
         alt = f"computation graph of {self.graph.kernel.name}"
-        return svg(placed.width, placed.height, 'class="klg"', alt, body)
+        size = f'class="klg" style="min-width:{SMALLEST * placed.width:.0f}px"'
+        return svg(placed.width, placed.height, size, alt, body)
 
     def box(self, item: "int | Group") -> _Box:
         if isinstance(item, int):
