@@ -120,7 +120,7 @@ def _is_blank(value: Any) -> bool:
 
 
 def _blank(name: str, hints: Sequence[str], state: str = "is still blank") -> NotYet:
-    message = f"{name} {state}: write your answer into the cell above, run that, then run this one again"
+    message = f"{name} {state}\n  write your answer into the cell above, run that, then run this one again"
     return NotYet.of(message, "exercise", hints[0] if hints else "")
 
 
