@@ -2,6 +2,17 @@
 
     import kernelab as kl
 
+Where to begin:
+
+    %%kernel, @kl.kernel, kl.compile    make kernels, of a cell, of a function, of text
+    kl.array, kl.zeros, ...             make arrays; ``requires_grad=True`` for those that get gradients
+    kl.launch(kernel, dim=n, ...)       runs a kernel, also as ``kernel[n](...)``
+    kl.Tape                             records launches; ``tape.backward(loss)`` fills ``x.grad``
+    kl.func                             grad, vmap, jvp, hessian, ... of Python functions that launch kernels
+    kl.autograd                         gradcheck, jacobian, ...
+    kl.map, kl.optim, kl.config         functions on arrays, optimisers, settings
+    kl.show, kl.trace, kl.graph         show a kernel and its adjoint, or a run of it
+
 The types and operations of the kernel language are names of this module too: ``kl.vec3``, ``kl.sin``.
 """
 
