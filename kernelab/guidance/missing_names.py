@@ -201,6 +201,8 @@ custom_jvp|custom_gradient|custom_root: rules of your own are pairs of functions
 linearize: a tangent is asked for with its direction => write kl.func.jvp(f, (x,), (x_dot,))
 make_jaxpr: a kernel shows what it computes, and its derivatives => write kl.show(kernel)
 complex(64|128)?: there are no complex numbers => use dtype=kl.vec2 for the real and the imaginary part
+linalg: NumPy has it => write np.linalg.norm(x.numpy()) on the host; where a gradient is needed a @ b, or
+    (x * x).sum() ** 0.5
 fft: NumPy has it => write np.fft.fft(x.numpy()) on the host, in a function of kl.func.custom_vjp where a
     gradient is needed
 checkpoint|remat: it is a name of kernelab itself => write kl.checkpoint(f, x)

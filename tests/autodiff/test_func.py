@@ -292,11 +292,15 @@ def _named_f(f: Any) -> Any:
 def test_gradients_are_of_one_number() -> None:
     with pytest.raises(GradientError, match="sine returned 3 elements"):
         kl.func.grad(sine)(reals(3))
+    with pytest.raises(GradientError, match=r"returned 2 results(.|\n)*has_aux=True"):
+        kl.func.grad(lambda x: (x.sum(), x.mean()))(reals(3))
 
 
 def test_lanes_have_to_fit() -> None:
     with pytest.raises(GradientError, match="argument `x` of <lambda> has no lanes: the axis"):
         kl.func.vmap(lambda x: x)(kl.ones((0, 2)))
+    with pytest.raises(GradientError, match=r"`x` of <lambda> is a NumPy array(.|\n)*: kl\.array\("):
+        kl.func.vmap(lambda x: x)(np.ones((3, 2)))
     with pytest.raises(GradientError, match=r"same number of lanes everywhere: `x` has 3, `y` has 2"):
         kl.func.vmap(lambda x, y: x)(reals(3), reals(2))
     with pytest.raises(GradientError, match=r"argument `y` of <lambda> is a float.*no lanes"):

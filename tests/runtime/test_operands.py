@@ -139,7 +139,8 @@ def test_a_map_gives_its_kernel_to_be_launched_by_hand() -> None:
         ),
         (lambda p: kl.map(kl.dot, kl.vec3(), kl.vec3()), "needs an array to go through"),
         (lambda p: balls() + 1, r"no arithmetic of arrays of Ball\n.*x\['mass'\], or kl.map"),
-        (lambda p: p * kl.vec3(1, 2, 3), "cannot multiply vec3 by vec3"),
+        (lambda p: p * kl.vec3(1, 2, 3), r"cannot multiply vec3 by vec3(.|\n)*kl\.map\(kl\.cw_mul, a, b\)"),
+        (lambda p: p**2, r"kl\.map\(kl\.dot, a, a\) for the sum of the squares"),
     ],
 )
 def test_what_does_not_go_together_is_refused(call: Callable[[Any], Any], message: str) -> None:

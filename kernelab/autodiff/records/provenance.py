@@ -354,7 +354,7 @@ class Cut:
         warn(self.describe(), self.place)
 
 
-_ON_THE_TAPE = "kl.map, operators of arrays, copy or a kernel"
+_ON_THE_TAPE = "kl.map, operators of arrays (x[0:1] is one, x[0] a number), copy or a kernel"
 
 
 def array_from_host(

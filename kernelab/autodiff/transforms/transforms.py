@@ -351,7 +351,8 @@ def _checked_loss(recorded: Recorded) -> array:
     name = name_of(recorded.func)
     if len(recorded.outputs) != 1:
         message = f"{name} returned {len(recorded.outputs)} results, and a gradient is that of one number"
-        raise refusal(GradientError, message, "loss", "use vjp or jacrev")
+        hint = "write has_aux=True where the second is not to be differentiated; or use vjp or jacrev"
+        raise refusal(GradientError, message, "loss", hint)
     (loss,) = recorded.outputs
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
         found = f"{counted(loss.size, 'element')} of {loss.dtype}"

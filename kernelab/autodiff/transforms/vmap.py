@@ -6,6 +6,8 @@ Splits the arguments into lanes, and joins the lanes of what the function return
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.base_level import current
 from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
@@ -50,7 +52,9 @@ def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
         raise refusal(GradientError, message, "in_dims", hint)
     if not isinstance(arg, array):
         message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
-        raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
+        hint = "say None for it in in_dims=(0, None, ...) where all lanes share it"
+        hint = f"make an array of it: kl.array(...), or {hint}" if isinstance(arg, np.ndarray) else hint
+        raise refusal(GradientError, message, "in_dims", hint)
     if not -arg.ndim <= dim < arg.ndim:
         axes = f"{arg.ndim} {'axis' if arg.ndim == 1 else 'axes'}"
         message = f"in_dims says axis {dim} for argument {name}, which has {axes}"

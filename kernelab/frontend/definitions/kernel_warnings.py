@@ -36,7 +36,7 @@ def _note_no_effect(frame: Frame, body: ir.Block, template: Template) -> None:
     if any(note.code in ("unused", "unreached") for note in frame.notes) or _does_something(body):
         return
     message, span = f"the kernel {frame.name} changes nothing", template.span
-    hint = "store what it computes into an array parameter: y[i] = ..."
+    hint = "store what it computes into an array parameter: y[i] = ...; a function returns it"
     names = {argument.arg for argument in template.arguments}
     for node in nodes(template.node):
         match node:

@@ -282,7 +282,7 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
         return
     value = any_expr(frame, stmt.value)
     if value is not None and not isinstance(value, Poison) and not _may_act(frame, stmt.value):
-        hint = "assign it to a name, or remove it"
+        hint = "assign it to a name, write return in front of it, or remove it"
         match stmt.value:
             case ast.Compare(left=ast.Name() | ast.Subscript() as left, ops=[ast.Eq()], comparators=[right]):
                 hint = f"write «{frame.places.text(left)} = {frame.places.text(right)}» to assign"

@@ -11,6 +11,7 @@ recorded and differentiated as any launch is.
 """
 
 import inspect
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -161,10 +162,16 @@ def change(symbol: str, target: Any, other: Any) -> Any:
     return target
 
 
+_OF_ELEMENTS = re.compile(r"(\w+)\((a), ([ab])\)")
+"""A call of elements a and b, which a hint of the language gives in place of an operator."""
+
+
 def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = None) -> KernelTypeError:
     """The mistake in an operator's text as one of the line that uses it: in place to take what is `added`."""
     scalars = [scalar_of(value_type_of(operand)) for operand in operands]
-    hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
+    hint = _OF_ELEMENTS.sub(r"kl.map(kl.\1, \2, \3)", error.diagnostics[0].hint)
+    if "kl.map" not in hint:
+        hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
     if len({*scalars}) > 1:
         wider = max(scalars, key=lambda scalar: (scalar.is_float, scalar.bits))
         wanted = wider if added is None else scalars[0]
