@@ -86,9 +86,9 @@ class Optimizer(ABC):
                 message = f"parameter {k} is {what}: an optimiser changes arrays of floats"
                 hint = "write kl.array(..., dtype=float, requires_grad=True)"
                 raise KernelTypeError.of(message, "optim", hint)
-            if not param.is_contiguous:
-                message = f"parameter {k} is not contiguous"
-                raise KernelValueError.of(message, "optim", "pass the whole array")
+            if param.folds:
+                message = f"elements of parameter {k} share memory: a step would change it several times"
+                raise KernelValueError.of(message, "optim", "pass x.copy(), in which each has its own")
             shared = next((j for j, other in enumerate(params[:k]) if other.overlaps(param)), None)
             if shared is not None:
                 message = f"parameters {shared} and {k} share memory: a step would change it twice"
@@ -99,7 +99,7 @@ class Optimizer(ABC):
     def reset_internal_state(self) -> None:
         """Forget all earlier steps."""
         self._steps = [0] * len(self.params)
-        self._state = [[_kept(_flat(param)) for _ in range(self.KEPT)] for param in self.params]
+        self._state = [[_kept(_flat(param.contiguous())) for _ in range(self.KEPT)] for param in self.params]
 
     def step(self, grad: Sequence[array | None] | None = None) -> None:
         """Change every parameter by its gradient in `grad`, or by its own; None leaves one as it is.
@@ -126,7 +126,10 @@ class Optimizer(ABC):
         for k, (param, gradient) in enumerate(zip(self.params, grad, strict=True)):
             if gradient is not None:
                 self._steps[k] += 1
-                self._change(_flat(param), _flat(gradient.contiguous()), self._state[k], self._steps[k])
+                values = param.contiguous()
+                self._change(_flat(values), _flat(gradient.contiguous()), self._state[k], self._steps[k])
+                if values is not param:
+                    param.assign(values)
 
     def zero_grad(self) -> None:
         """Set the gradients of the parameters to zero, so that the next backward pass begins anew."""
