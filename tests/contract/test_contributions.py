@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
-from kernelab.autodiff.inspect.contributions import Contributions
+from kernelab.autodiff.inspect.contributions import Contributions, _Sweep
 from tests.strategies.hosts import host_programs
 from tests.support.tapes import recorded
 
@@ -136,6 +136,24 @@ def test_of_a_value_that_is_changed_in_place_only_what_reached_that_value_counts
     assert {record for one in check(tape, y, loss) for record, _, _ in told(one)} == {2}
     tape.zero()
     assert {record for one in check(tape, x, loss) for record, _, _ in told(one)} == {1}
+
+
+def test_nothing_is_kept_of_values_that_are_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, counts = _Sweep.keep, list[int]()
+
+    def keep(self: Any, *rest: Any) -> None:
+        kept(self, *rest)
+        counts.append(len(self.parts))
+
+    monkeypatch.setattr(_Sweep, "keep", keep)
+    x = kl.ones(3, requires_grad=True)
+    with kl.Tape() as tape:
+        for _ in range(20):
+            x *= 0.5
+        loss = x.sum()
+    assert [part.value.tolist() for part in kl.contributions(tape, x, 0, loss).parts] == [0.5**20]
+    assert len(counts) == 22
+    assert max(counts) <= 2
 
 
 def test_one_component_that_is_overwritten_leaves_the_parts_of_the_others() -> None:

@@ -343,6 +343,7 @@ class _Sweep:
                 # What is stored begins anew: what came before is of another value.
                 for values in (before, *added.values(), *(part.value for part in self.parts)):
                     values.reshape(-1)[slot] = 0
+                self.parts = [part for part in self.parts if np.any(part.value)]
             line = change.span.source, change.span.line
             own = added.setdefault((change.thread, line), np.zeros_like(before))
             own.reshape(-1)[slot] += np.ravel(change.value) if change.component is None else change.value

@@ -5,6 +5,7 @@ failed have no effects any more, nor do those after them.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, assert_never
 
 import numpy as np
@@ -51,6 +52,7 @@ class Program:
     late: tuple[ir.Atomic, ...]
 
     @staticmethod
+    @lru_cache(16)
     def of(function: ir.Function) -> "Program":
         failing = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, Failing)]
         numbers: dict[ir.Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}

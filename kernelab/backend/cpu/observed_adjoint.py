@@ -6,7 +6,7 @@ measured iteration by iteration.  Knows programs and packed arguments; must not 
 """
 
 from collections.abc import Iterator, Sequence, Set
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -184,6 +184,7 @@ def trace_zeros(function: ir.Function, args: Args, thread: int, element: range) 
     return zeros
 
 
+@lru_cache(16)
 def cotangents_in(function: ir.Function) -> frozenset[ir.Atom]:
     """The cotangents of an adjoint, and the arrays that hold them."""
     names = {param.hint for param in function.params}

@@ -252,6 +252,7 @@ class Accompanying(Copier):
 # --------------------------------------------------------------------------------------------------- inlining
 
 
+@lru_cache(16)
 def inline(function: ir.Function) -> ir.Function:
     """The function with every call replaced by what it does, to any depth."""
     return _Inliner().function(function)

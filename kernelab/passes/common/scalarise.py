@@ -10,7 +10,7 @@ where they can.  Expects no `Call`.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import assert_never
 
@@ -22,6 +22,7 @@ from kernelab.lang.types import Array, Scalar, Value, Vec, scalar_of, shape_of, 
 Components = tuple[ir.Atom, ...]
 
 
+@lru_cache(16)
 def scalarise(function: ir.Function) -> ir.Function:
     """The same function over scalars: parameters, yields and everything carried are flattened in order."""
     scalariser = _Scalariser()
