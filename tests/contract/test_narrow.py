@@ -8,6 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import TapeError
+from kernelab.runtime.kernel.rounded_sums import GROWS_TO
 
 TEXT = """
 def scale_{name}(x: array[{name}], w: array[{name}], y: array[{name}]):
@@ -519,6 +520,15 @@ def test_so_is_one_of_an_adjoint_that_runs_by_itself() -> None:
     text = "def k(w: array[bfloat16], y: array[bfloat16]):\n    w[1] = w[0]\n    y[tid()] = w[2]"
     both = kl.ones(4002, dtype=kl.bfloat16, requires_grad=True)
     with pytest.warns(kl.KernelWarning, match="stops growing after some 256 additions"):
+        kl.launch(kl.compile(text)["k"], 4000, [both[:3], both[2:]], adjoint=True)
+
+
+@pytest.mark.parametrize(("narrow", "wider"), [("bfloat16", "float32"), ("float32", "float64")])
+def test_a_wider_type_is_recommended(narrow: str, wider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"def k(w: array[{narrow}], y: array[{narrow}]):\n    w[1] = w[0]\n    y[tid()] = w[2]"
+    both = kl.ones(4002, dtype=getattr(kl, narrow), requires_grad=True)
+    monkeypatch.setitem(GROWS_TO, kl.float32, 256)
+    with pytest.warns(kl.KernelWarning, match=f"use {wider}, or write to another array"):
         kl.launch(kl.compile(text)["k"], 4000, [both[:3], both[2:]], adjoint=True)
 
 

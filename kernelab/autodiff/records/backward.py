@@ -45,6 +45,7 @@ from kernelab.autodiff.records.narrow_sums import WITHOUT_HALVES, NarrowSums, ha
 from kernelab.autodiff.records.provenance import Cut
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
+from kernelab.data_classes.turns import Turn
 from kernelab.errors import TapeError
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
@@ -378,6 +379,9 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut], own: Seq
 Puller = Callable[[Sequence[Record], int, Adjoints], None]
 """Takes the adjoints through a record, by its position, and looks at them."""
 
+ADDING = Turn()
+"""Adds to gradients: tapes of several threads of Python may have an input in common."""
+
 
 def sweep(
     plan: BackwardPlan, adjoints: Adjoints, level: Level, puller: Puller | None = None, end: int = 0
@@ -418,14 +422,19 @@ def sweep(
 def _pull_last(plan: BackwardPlan, i: int, adjoints: Adjoints, level: Level) -> None:
     """Run the adjoint of the last record, which may add to some gradients directly."""
     own = _added_in_place(plan, i, adjoints)
-    for elements in own:
-        adjoints.memory[elements.allocation] = about_to_change(elements)
+    if not own or not ADDING.lock.acquire(blocking=False):
+        plan.records[i].pull(adjoints, level)
+        return
     try:
+        for elements in own:
+            adjoints.memory[elements.allocation] = about_to_change(elements)
         plan.records[i].pull(adjoints, level)
     except BaseException:  # also an interrupt: some of the threads may have added
         for elements in own:
             adjoints.of(elements).host()[...] = np.nan
         raise
+    finally:
+        ADDING.lock.release()
     for elements in own:
         adjoints.memory.pop(elements.allocation, None)
 

@@ -16,7 +16,15 @@ import numpy as np
 
 from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
-from kernelab.autodiff.records.backward import BackwardPlan, Puller, check, publish_inputs, sweep, tell
+from kernelab.autodiff.records.backward import (
+    ADDING,
+    BackwardPlan,
+    Puller,
+    check,
+    publish_inputs,
+    sweep,
+    tell,
+)
 from kernelab.autodiff.records.cuts import distinct
 from kernelab.autodiff.records.hazards import POLICIES, Guard, Overwrite
 from kernelab.autodiff.records.provenance import Provenance
@@ -403,7 +411,8 @@ class Tape(Observed, Habits, Displayed):
                     clear_gradients(own)
                 earlier = earlier_passes(plan)
                 sweep(plan, adjoints, BASE, puller)
-                publish_inputs(plan, adjoints)
+                with ADDING.lock:
+                    publish_inputs(plan, adjoints)
                 count_pass(plan, earlier, here)
         except NotFiniteError as error:
             self._findings = (*self._findings, *error.diagnostics)

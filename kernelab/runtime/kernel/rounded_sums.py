@@ -29,6 +29,7 @@ def rounded_sum(adjoint: Function, threads: int) -> Diagnostic | None:
                 f"in {scalar} the gradient of `{name}` stops growing after some {GROWS_TO[scalar]:,} "
                 f"additions: {threads:,} threads read one element of it, and `{name}` is written, too"
             )
-            hint = f"use float32, or write to another array than `{name}`"
+            wider = "float64" if scalar == float32 else "float32"
+            hint = f"use {wider}, or write to another array than `{name}`"
             return Diagnostic(message, stmt.span, "sums", "warning", hint=hint)
     return None
