@@ -51,3 +51,11 @@ def test_a_reader_steps_through_a_computation_graph(open_notebook: Callable[...,
     plain = background(source)
     graph.locator("g.l9").first.hover()
     assert background(source) != plain
+
+    # Where there is less room than the picture needs, it shrinks a little before it scrolls.
+    scrolls = """(room, share) => {
+      room.style.width = `${share * room.firstChild.getAttribute("width")}px`;
+      return room.scrollWidth > room.clientWidth;
+    }"""
+    room = graph.locator(".klg-room").first
+    assert [room.evaluate(scrolls, share) for share in (0.9, 0.6)] == [False, True]
