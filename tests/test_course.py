@@ -9,7 +9,7 @@ import pytest
 
 from kernelab.__main__ import main
 from kernelab.teach import lessons
-from tests.support.course import executed, is_answer, numbers_of, shown
+from tests.support.course import client_of, executed, is_answer, numbers_of, shown
 
 COURSE = lessons.lessons()
 FIRST = (1, 7)
@@ -33,6 +33,28 @@ def test_a_lesson_shows_what_it_has_stored_and_its_checks_tell_answers_from_blan
         (text, numbers), (stored_text, stored_numbers) = numbers_of(now), numbers_of(stored)
         assert text == stored_text, source
         np.testing.assert_allclose(numbers, stored_numbers, rtol=0.05, atol=1e-4, err_msg=source)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", COURSE.values(), ids=[path.stem for path in COURSE.values()])
+def test_where_exercises_are_left_blank_their_checks_alone_fail(path: Path) -> None:
+    notebook = nbformat.read(path, 4)
+    meant = {cell.id for cell in notebook.cells if "raises-exception" in cell.metadata.get("tags", [])}
+    for cell in filter(is_answer, notebook.cells):
+        cell.source = lessons.without_solution(cell.source)
+    with client_of(notebook, path.parent) as client, client.setup_kernel():
+        client.allow_errors = True
+        for index, cell in enumerate(notebook.cells):
+            client.execute_cell(cell, index)
+    failed = [
+        (cell.source, output.ename)
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell.id not in meant
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+    assert len(failed) >= 2
+    assert {name for _, name in failed} == {"NotYet"}, failed
 
 
 @pytest.mark.parametrize("path", COURSE.values(), ids=[path.stem for path in COURSE.values()])
