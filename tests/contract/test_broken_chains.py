@@ -100,6 +100,42 @@ def test_an_intermediate_without_gradients_is_reported_with_both_launches() -> N
     assert "requires_grad=True" in text
 
 
+IN_LOOPS: dict[str, tuple[bool, Any, str]] = {
+    "an array that requires none": (False, square, "no gradient flows through `y`"),
+    "a cast": (True, kernels["through_int"], "no gradient flows to `y`"),
+}
+
+
+@pytest.mark.parametrize("cause", IN_LOOPS)
+def test_a_loop_that_makes_new_arrays_is_told_of_once(cause: str) -> None:
+    requires_grad, kernel, message = IN_LOOPS[cause]
+    x, loss = leaf(), result(1)
+    with kl.Tape() as tape:
+        total[3](x, loss)
+        for _ in range(3):
+            y, z = kl.zeros(3, requires_grad=requires_grad), result()
+            square[3](x, y)
+            kernel[3](y, z)
+            total[3](z, loss)
+    text = told(lambda: tape.backward(loss))
+    assert message in text
+    assert text.count("no gradient flows") == len(tape.findings) == 1
+
+
+def test_two_arrays_at_one_line_are_both_told_of() -> None:
+    x, y, z, loss = leaf(), kl.zeros(3), kl.zeros(3), result(1)
+    sums = kl.compile(
+        "def sums(y: array[float], z: array[float], l: array[float]): l[0] += y[tid()] + z[tid()]"
+    )
+    with kl.Tape() as tape:
+        for target in (y, z):
+            square[3](x, target)
+        sums["sums"][3](y, z, loss)
+        total[3](x, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "flows through `y`" in text and "flows through `z`" in text
+
+
 def beside(text: str) -> Any:
     """A kernel with two results, of which the second is what a text computes of `x`, `a` and `first`."""
     head = "def both(x: array[float], a: float, first: array[float], second: array[float]):\n    i = tid()\n"

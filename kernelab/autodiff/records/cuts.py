@@ -8,7 +8,7 @@ adjoint.
 """
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -80,7 +80,8 @@ def _passive(found: "Found") -> Cut:
             related=(Related(f"{producer.title} computes it here:", producer.place.span),),
         )
 
-    return Cut(consumer.place, ("passive", elements.allocation), describe)
+    line = consumer.place, producer.place, tuple([one is elements for one in consumer.read])
+    return Cut(consumer.place, ("passive", elements.allocation), describe, line=line)
 
 
 def called_in(record: Record, elements: array, otherwise: str) -> str:
@@ -289,7 +290,8 @@ def zeros_by_construction(
         is_condition = zero.end.is_condition
         roots = (*roots_of(zero.position, zero.source),)
         describe = partial(_zero_by_construction, zero)
-        yield Cut(zero.entry.place, (is_condition, zero.source.allocation), describe, roots, is_condition)
+        key, line = (is_condition, zero.source.allocation), (zero.entry.place, zero.end)
+        yield Cut(zero.entry.place, key, describe, roots, is_condition, line=line)
 
 
 def _passive_on_the_way(steps: Sequence[Step], live: Collection[int]) -> Collection[Allocation]:
@@ -382,8 +384,11 @@ def _why(kernel: str, place: Place, memory: Allocation) -> Diagnostic:
 
 
 def distinct(cuts: Iterable[Cut]) -> Iterable[Cut]:
-    """One of some cuts for each group that belongs together."""
-    return {cut.key: cut for cut in cuts}.values()
+    """One of some cuts for each group that belongs together, and of those at one line the first."""
+    lines: dict[Hashable, Cut] = {}
+    for key, cut in {cut.key: cut for cut in cuts}.items():
+        lines.setdefault(cut.line or key, cut)
+    return lines.values()
 
 
 # --------------------------------------------------------------------------------------------------- refusals

@@ -338,7 +338,8 @@ class Cut:
 
     `sources` are the memory that gradients do not reach because of it, where that is known.  If it
     `may_be_meant`, it is reported only where their gradient is read, unless the pass reaches nothing else.
-    `reader` is the record that reads there, where one does; by order alone a cut is not certain.
+    `reader` is the record that reads there, where one does; by order alone a cut is not certain.  The `line`
+    tells what a loop repeats, with other arrays each time.
     """
 
     place: Place
@@ -348,6 +349,7 @@ class Cut:
     may_be_meant: bool = False
     reader: object = None
     is_certain: bool = True
+    line: Hashable = None
 
     def warn(self) -> None:
         """Warn at the line, with advice."""
