@@ -30,7 +30,7 @@ from kernelab.builtins.arithmetic import (
     where,
 )
 from kernelab.builtins.composite import composite
-from kernelab.builtins.scalar import abs_, isfinite, isinf, isnan
+from kernelab.builtins.scalar import abs_, isfinite, isinf, isnan, lerp
 from kernelab.builtins.table import (
     ANYWHERE,
     AnyVecN,
@@ -49,7 +49,6 @@ from kernelab.builtins.table import (
     each,
     matrix,
     on_components,
-    or_zero,
     parts,
     piecewise_constant,
     zero_of,
@@ -410,26 +409,6 @@ def _divided(m: Any, components: Sequence[Any], size: Any, back: Any) -> list[An
     return [x / size for x in components]
 
 
-def _lerp_jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
-    a, b, t = operands
-    a_dot, b_dot, t_dot = (or_zero(d, x) for d, x in zip(tangents, operands, strict=True))
-    moved: Expr = a_dot * (1.0 - t) + b_dot * t + (b - a) * t_dot
-    return moved
-
-
-def _lerp_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr, Expr]:
-    a, b, t = operands
-    return w * (1.0 - t), w * t, _inner(w, b - a)
-
-
-@builtin(
-    expand=lambda a, b, t: a * (1.0 - t) + b * t,
-    name="lerp",
-    exact=True,
-    numpy=lambda a, b, t: a * (1 - t)[..., None] + b * t[..., None],
-    derivative=Rules(_lerp_jvp, _lerp_vjp),
-    tags=("product",),
-    matrices=lambda a, b, t: a * (1 - t)[..., None, None] + b * t[..., None, None],
-)
+@on_components(lerp, derivative=Expanded())
 def lerp_vectors(a: VecN, b: VecN, t: Float) -> VecN:
     """From ``a`` at ``t = 0`` to ``b`` at ``t = 1``: ``a * (1 - t) + b * t``."""

@@ -119,6 +119,9 @@ PRODUCTS = {
     "length": "length(vec2d(1.0 / x, x))",
     "solved": "(inverse(mat22d(x, 0.0, 0.0, x)) * vec2d(x, 1.0)).x",
     "inverse": "inverse(mat22d(x, 0.0, 0.0, x))[0, 0]",
+    "between vectors": "lerp(vec2d(1.0 / x, x), vec2d(x, 1.0), x).x",
+    "between matrices": "lerp(mat22d(1.0 / x, x, 1.0, x), mat22d(x, x, 1.0, x), x)[0, 0]",
+    "to infinity": "lerp(vec2d(x, 1.0), vec2d(1.0, x), 1.0 / x).x",
 }
 UNUSED = {
     "a branch": "r = x * log(x)\nif x > 0.25:\n    y[i] = r\nelse:\n    y[i] = 3.0 * x",
