@@ -301,9 +301,8 @@ def gradcheck_tape(
     for launch in report.launches:
         if launch.report is not None:
             _plot_errors(launch.report, plot_relative_error, plot_absolute_error)
-    bad = report.first_bad()
-    if raise_exception and bad is not None:
-        raise GradientError(bad.failure())
+    if raise_exception:
+        report.require_passed()
     return report
 
 

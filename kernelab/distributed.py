@@ -38,7 +38,6 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.trees import is_whole, require_callable
 from kernelab.backend.common.compiler import find_compiler
 from kernelab.errors import (
-    GradientError,
     KernelError,
     KernelTypeError,
     KernelValueError,
@@ -464,9 +463,8 @@ def gradcheck_tape(tape: Tape, *, fast: Fast = "auto", raise_exception: bool = T
     and `raise_exception` is true, or if none was checked.
     """
     report = check_tape(tape, Tolerance(), WHOLE, Choice(), fast, _by_parts)
-    bad = report.first_bad()
-    if raise_exception and bad is not None:
-        raise GradientError(bad.failure())
+    if raise_exception:
+        report.require_passed()
     return report
 
 

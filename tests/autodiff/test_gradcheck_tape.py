@@ -75,7 +75,7 @@ def test_launches_that_are_right_pass_and_nothing_changes(
     report = kl.autograd.gradcheck_tape(tape)
     assert report
     assert report.whole is not None
-    assert (report.whole.entries, report.whole.is_exact) == (4 * (4 + 4 + 1), True)
+    assert (report.whole.entries, report.is_exact) == (4 * (4 + 4 + 1), True)
     assert [(c.kernel, c.covered) for c in report.launches] == [
         ("right", True),
         ("right", True),
@@ -345,7 +345,7 @@ def test_what_was_overwritten_is_checked_when_the_tape_can_run_again(kernels: di
     x.fill_(9.0)  # saved by the tape, since the adjoint needs it
     report = kl.autograd.gradcheck_tape(tape, show_summary=False, fast=False)
     assert report.whole is not None
-    assert report.whole.is_exact
+    assert report.is_exact
     assert report.launches[0].report is not None
     with kl.Tape() as other:
         kernels["doubled"][4](y)
@@ -505,7 +505,7 @@ def test_picked_elements_are_a_part_of_the_whole(kernels: dict[str, Any]) -> Non
         kernels["doubled"][3](y[some])
     report = kl.autograd.gradcheck_tape(tape, show_summary=False)
     assert report.whole is not None
-    assert report.whole.is_exact
+    assert report.is_exact
 
 
 def test_copies_between_overlapping_views_are_a_part_of_the_whole(kernels: dict[str, Any]) -> None:
@@ -516,7 +516,7 @@ def test_copies_between_overlapping_views_are_a_part_of_the_whole(kernels: dict[
         kl.copy(y[::-1], y)
     report = kl.autograd.gradcheck_tape(tape, show_summary=False)
     assert report.whole is not None
-    assert report.whole.is_exact
+    assert report.is_exact
 
 
 def test_elements_that_were_saved_in_part_are_read_as_they_were(kernels: dict[str, Any]) -> None:
@@ -549,7 +549,7 @@ def test_what_the_host_overwrote_after_the_tape_is_saved_before_a_backward_pass_
         tape.backward(grads={y: kl.ones(2)})
     x.assign([0.0, 0.0])
     report = kl.autograd.gradcheck_tape(tape, show_summary=False)
-    assert report.whole.is_exact == (not swept)
+    assert report.is_exact == (not swept)
 
 
 def test_a_tape_that_overwrote_what_it_began_with_is_checked_at_what_stands_there(
@@ -561,7 +561,7 @@ def test_a_tape_that_overwrote_what_it_began_with_is_checked_at_what_stands_ther
         kernels["doubled"][4](x)
     report = kl.autograd.gradcheck_tape(tape)
     assert report.whole is not None
-    assert not report.whole.is_exact
+    assert not report.is_exact
     assert "at the values that stand there now" in capsys.readouterr().out
 
 

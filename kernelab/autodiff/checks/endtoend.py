@@ -46,6 +46,7 @@ from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.trees import scalar_shape
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelWarning
@@ -79,7 +80,6 @@ class Agreement:
     entries: int
     products: int
     worst: float
-    is_exact: bool
     zeros: tuple[DeadEnd, ...] = ()
     note: str = ""
 
@@ -93,7 +93,7 @@ def agreement(line: Line, ends: Collection[array] | None = None) -> Agreement | 
     entries = _size(line.sources) * _size(_chosen(line.targets(count), ends))
     adjoint, numeric, scale = compared.worst()
     error, level = abs(adjoint - numeric) / scale if scale else 0.0, line.reversed_run(count, BASE)[1]
-    return Agreement(entries, DIRECTIONS**2, error, line.is_exact, tuple(dead_ends_of(level)))
+    return Agreement(entries, DIRECTIONS**2, error, tuple(dead_ends_of(level)))
 
 
 def first_disagreeing(line: Line) -> int:
@@ -113,10 +113,11 @@ def first_racing(line: Line) -> int | None:
 
 
 def differs_in_sweep(line: Line, count: int) -> bool:
-    """Whether `Tape.backward` and the level take adjoints back differently, up to a record."""
+    """Whether `Tape.backward` and the level take adjoints back differently, in float64 and as they run."""
     targets = line.targets(count)
     u = directions(np.random.default_rng(count), _size(targets), _size(targets))
-    return not _pulled(line, count, targets, u).agrees_with(_swept(line, count, targets, u))
+    swept = _swept(line, count, targets, u)
+    return not any(_pulled(line, count, targets, u, base).agrees_with(swept) for base in (Wide(BASE), BASE))
 
 
 def spoiled(line: Line, writer: int) -> tuple[int, array] | None:
@@ -167,16 +168,21 @@ def _chosen(targets: Sequence[array], ends: Collection[array] | None) -> list[ar
 def _compared(line: Line, count: int, ends: Collection[array] | None = None) -> Compared | None:
     """The products up to a record, None if they differ at every step that is tried.
 
+    Those of steps of the size of tiny sources have to agree, and suffice where rounding does not hide them.
     Where sizes are very different they are compared again, rescaled: an entry would not show beside others.
     """
-    agreed = next(((one, sizes) for one, sizes in _tried(line, count, ends) if np.all(one.excess <= 0)), None)
-    if agreed is not None and any(is_tiny(line.start(source)) for source in line.sources):
-        alone = _tried(line, count, ends, scales=(OWN_SIZE,))
-        agreed = agreed if all(np.all(one.excess <= 0) for one, _ in alone) else None
+    scales: Sequence[float] = STEP_SCALES
+    agreed = next((one for one in _tried(line, count, ends) if one[0].agrees), None)
+    if any(is_tiny(line.start(source)) for source in line.sources):
+        own = next(_tried(line, count, ends, scales=(OWN_SIZE,)), None)
+        if own is None or not own[0].agrees:
+            return None
+        if agreed is None and own[0].are_sharp:
+            agreed, scales = own, (OWN_SIZE,)
     if agreed is None or all(map(are_alike, agreed[1])):
         return None if agreed is None else agreed[0]
-    rescaled = _tried(line, count, ends, weights_of(agreed[1][0]))
-    return agreed[0] if any(np.all(one.excess <= 0) for one, _ in rescaled) else None
+    rescaled = _tried(line, count, ends, weights_of(agreed[1][0]), scales)
+    return agreed[0] if any(one.agrees for one, _ in rescaled) else None
 
 
 Sizes = tuple[Floats, Floats]
@@ -204,7 +210,7 @@ def _tried(
     u[:, ~selected] = 0.0
     u[:, selected] *= 1.0 if weights is None else weights
     v = directions(rng, _size(line.sources), _size(line.sources))
-    pulled = _pulled(line, count, targets, u)
+    pulled = _pulled(line, count, targets, u, Wide(BASE))
     columns = np.abs(pulled.sources * v).max(axis=0)
     if weights is not None:
         v = np.concatenate([v * band for band in _bands(columns)])
@@ -242,24 +248,27 @@ def is_off(line: Line, count: int) -> bool:
 class Pulled:
     """Adjoints of the sources, one row for each cotangent, and of what the tape made, by its position.
 
-    `rounding` is how far those of a backward pass may be from them.
+    `rounding` is how far those of a backward pass may be from them, relatively, and `smallest` absolutely.
     """
 
     sources: Floats
     between: dict[int, Floats]
     rounding: float = OWN_PRECISION
+    smallest: float = 0.0
     is_linear: bool = True
 
     def agrees_with(self, swept: "Pulled") -> bool:
         """Whether a backward pass in the precision of the arrays gives the same, up to its rounding."""
         pairs = [(swept.sources, self.sources)]
         pairs += [(swept.between[k], exact) for k, exact in self.between.items()]
-        return self.is_linear and all(same_up_to_rounding(*pair, self.rounding) for pair in pairs)
+        return self.is_linear and all(
+            same_up_to_rounding(*pair, self.rounding, self.smallest) for pair in pairs
+        )
 
 
-def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:
-    """``J^T u`` for each row of `u`, in float64, by a level; of rules that users wrote mixtures as well."""
-    base, asked = Wide(BASE), len(u)
+def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats, base: Level) -> Pulled:
+    """``J^T u`` for each row of `u`, by a level; of rules that users wrote mixtures as well."""
+    asked = len(u)
     run, level, begins = line.reversed_run(count, base)
     rules = rules_in(level.entries)
     by_host = any(isinstance(rule, HostCallRecord) for rule in rules)
@@ -289,7 +298,8 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
     sources = np.concatenate([adjoint(source) for source in line.sources], axis=1)
     is_right = len(u) == asked or is_linear(sources, asked, by_host)
     first = {k: rows[:asked] for k, rows in between.items()}
-    return Pulled(sources[:asked], first, max(OWN_PRECISION, ROUNDINGS * line.precision), is_right)
+    rounding = max(OWN_PRECISION, ROUNDINGS * line.precision)
+    return Pulled(sources[:asked], first, rounding, line.smallest, is_right)
 
 
 def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:

@@ -158,9 +158,9 @@ def directions(rng: Any, count: int, used: int) -> Floats:
     return vectors
 
 
-def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN_PRECISION) -> bool:
-    """Whether products in the precision of the arrays are those in float64, but for rounding."""
-    return not (_beyond_rounding(own, exact, rounding) > 0).any()
+def same_up_to_rounding(own: Floats, exact: Floats, rounding: float, smallest: float) -> bool:
+    """Whether products in a precision that ends at `smallest` are those in float64, up to rounding."""
+    return not (_beyond_rounding(own, exact, rounding) > smallest).any()
 
 
 def _beyond_rounding(own: Floats, exact: Floats, rounding: float) -> Floats:
@@ -337,7 +337,7 @@ class _Input:
 
 
 def _agree(compared: "dict[int, Compared]") -> bool:
-    return all(np.all(each.excess <= 0) for each in compared.values())
+    return all(each.agrees for each in compared.values())
 
 
 def are_alike(sizes: Floats) -> bool:
@@ -362,12 +362,20 @@ def _size_of_terms(a: Floats, b: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Products for each u and v; `excess` is how far they differ beyond rounding, infinite if undefined."""
+    """Products for each u and v; `excess` is how far they differ beyond rounding, infinite if undefined.
+
+    Where the differences `are_sharp`, their rounding is less than what they may be off besides.
+    """
 
     adjoint: Floats
     numeric: Floats
     scale: Floats
     excess: Floats
+    are_sharp: bool = False
+
+    @property
+    def agrees(self) -> bool:
+        return bool(np.all(self.excess <= 0))
 
     @staticmethod
     def of(u: Floats, slopes: Floats, pulled: Floats, moves: Floats, values: Floats) -> "Compared":
@@ -375,7 +383,11 @@ class Compared:
         scale = np.maximum(_size_of_terms(pulled, moves), _size_of_terms(u, slopes))
         noise = ROUNDING * _size_of_terms(u, values)
         excess = np.abs(adjoint - numeric) - noise - EXACT * scale
-        return Compared(adjoint, numeric, scale, np.where(np.isfinite(excess), excess, np.inf))
+        excess, are_sharp = (
+            np.where(np.isfinite(excess), excess, np.inf),
+            bool(np.all(noise <= EXACT * scale)),
+        )
+        return Compared(adjoint, numeric, scale, excess, are_sharp)
 
     def worst(self) -> Products:
         k = np.unravel_index(int(np.argmax(self.excess)), self.excess.shape)

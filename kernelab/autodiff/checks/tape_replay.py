@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from kernelab.autodiff.jacobians.subject import Started
 from kernelab.autodiff.records.coverage import WHOLE, boxes_in
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
@@ -23,7 +25,16 @@ from kernelab.autodiff.transforms.levels import Level
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Atomic, Custom, Store, Var, walk
-from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import (
+    HALVES,
+    Value,
+    bfloat16,
+    float16,
+    float64,
+    is_differentiable,
+    scalar_of,
+    shape_of,
+)
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import transfer, write
 from kernelab.runtime.kernel.arguments import array_of, arrays_in
@@ -80,6 +91,12 @@ class Line:
         """The relative distance of neighbours among the halves that it computes with; 0 if there are none."""
         scalars = {scalar_of(a.dtype) for a in self._arrays if is_differentiable(a.dtype)}
         return max((DISTANCES[scalar] for scalar in HALVES if scalar in scalars), default=0.0)
+
+    @property
+    def smallest(self) -> float:
+        """Below what a gradient may be lost: the smallest normal number of its floats, 0 of float64."""
+        scalars = {scalar_of(a.dtype) for a in self._arrays if is_differentiable(a.dtype)}
+        return 0.0 if scalars <= {float64} else float(np.finfo(np.float32).tiny)
 
     @property
     def meets(self) -> bool:

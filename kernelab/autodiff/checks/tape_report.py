@@ -19,6 +19,8 @@ from kernelab.runtime.context.recorder import Place, refusal
 
 Mask = Sequence[tuple[Key, Key]]
 
+OTHER_VALUES = "what the tape began with was overwritten: it was checked at the values that stand there now"
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchCheck:
@@ -74,13 +76,15 @@ class TapeReport(ReportHints, ShownOnce):
     """The checks of the launches of a tape, in the order in which they were made; true if none failed.
 
     `whole` is how the tape agreed end to end, None where it did not, or could not run again; `alone` says
-    why each launch was then checked alone.
+    why each launch was then checked alone.  `is_exact` is false where it ran again from other values than it
+    began with, as these have been overwritten.
     """
 
     launches: tuple[LaunchCheck, ...]
     whole: Agreement | None = None
     alone: str = ""
     shown_in: int | None = None
+    is_exact: bool = True
 
     @property
     def passed(self) -> bool:
@@ -97,6 +101,15 @@ class TapeReport(ReportHints, ShownOnce):
         return min(
             (launch for launch in self.launches if not launch.passed), key=lambda c: c.record, default=None
         )
+
+    def require_passed(self) -> None:
+        """Raise GradientError for the first launch that failed, if one did."""
+        bad = self.first_bad()
+        if bad is None:
+            return
+        failure = bad.failure()
+        told = "" if self.is_exact else f"; {OTHER_VALUES}"
+        raise GradientError(replace(failure, message=failure.message + told))
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,12 @@ def _as_a_whole(tape: Tape, fast: Fast) -> TapeReport:
         return TapeReport(())
     if line.nbytes > ROOM:
         return TapeReport((), None, f"it touched {line.nbytes / 1e6:,.0f} MB: too much to run in many lanes")
-    racing = first_racing(line)
+    return replace(_compared(line, fast), is_exact=line.is_exact)
+
+
+def _compared(line: Line, fast: Fast) -> TapeReport:
+    """The report on a tape that runs again; without launches where it neither agrees nor has a fault."""
+    records, racing = line.records, first_racing(line)
     agreed = agreement(line) if racing is None else None
     if agreed is not None:
         for k in _unmoved(line):

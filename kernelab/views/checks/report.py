@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelab.autodiff.checks.gradcheck_report import VERDICTS, Entry, GradcheckReport, Index, PairResult
 from kernelab.autodiff.checks.lost_digits import LineDigits, Loss, Precision
-from kernelab.autodiff.checks.tape_report import LaunchCheck, TapeReport
+from kernelab.autodiff.checks.tape_report import OTHER_VALUES, LaunchCheck, TapeReport
 from kernelab.autodiff.checks.taylor import LEAST_SLOPE, TaylorReport
 from kernelab.autodiff.inspect.contributions import Contributions
 from kernelab.autodiff.inspect.thread_run import ThreadRun
@@ -223,10 +223,8 @@ def _called(launch: LaunchCheck) -> str:
 def _notes(report: TapeReport) -> list[str]:
     if report.alone:
         return [f"each launch was checked alone: {report.alone}"]
-    if report.whole is None:
-        return []
-    changed = "what the tape began with was overwritten: it was checked at the values that stand there now"
-    return [note for note in (report.whole.note, "" if report.whole.is_exact else changed) if note]
+    note = "" if report.whole is None else report.whole.note
+    return [each for each in (note, "" if report.is_exact else OTHER_VALUES) if each]
 
 
 TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error")
