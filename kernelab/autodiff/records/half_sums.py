@@ -12,10 +12,9 @@ from typing import Any
 from kernelab.autodiff.records.adjoint_buffers import Level, fresh, scalars
 from kernelab.lang.types import Scalar, float32, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import INDICES
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
-
-INDICES = ("i", "j", "k", "l")
 
 TEXT = """
 def take_share({arrays}):

@@ -97,18 +97,13 @@ def arrays_in(value: Any) -> Iterator[array]:
     match value:
         case array():
             yield from leaves_of(value)
-        case tuple() | list():
-            for part in value:
-                yield from arrays_in(part)
-        case dict():
-            for part in value.values():
+        case tuple() | list() | dict():
+            for part in value.values() if isinstance(value, dict) else value:
                 yield from arrays_in(part)
         case Instance():
             yield from arrays_in(value._leaves())
         case _ if is_picked(value):
             yield from arrays_in((value.data, *value.indices))
-        case _:
-            pass
 
 
 # ------------------------------------------------------------------------------ the first run

@@ -68,15 +68,6 @@ else:
     _Element, _Shown = None, {None: Displayed}
 
 
-_OPTIONS_OF_SUMS = {
-    "dim": "write axis=0",
-    "keepdim": "write keepdims=True",
-    "dtype": "write x.astype(kl.float64).sum()",
-    "where": "write (x * mask).sum()",
-    "initial": "add it to the result",
-}
-
-
 class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; ``==`` compares these one by one.
 
@@ -294,7 +285,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         """The only element in a format such as ``.3f``; raises KernelValueError where there are more."""
         return format(self.item(), spec) if spec else str(self)
 
-    @explains_bad_calls(**_OPTIONS_OF_SUMS)
+    @explains_bad_calls(dim="write axis=0", dtype="convert first: x.astype(kl.float64)")
     def sum(self, axis: int | None = None, *, out: "array | None" = None, keepdims: bool = False) -> "array":
         """The sum of all elements as an array of one element, or along an axis, which is left out.
 
@@ -305,7 +296,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         """
         return hooks.total(self, axis, out, keepdims, False)  # type: ignore[no-any-return]
 
-    @explains_bad_calls(**_OPTIONS_OF_SUMS)
+    @explains_bad_calls(dim="write axis=0", dtype="convert first: x.astype(kl.float64)")
     def mean(self, axis: int | None = None, *, out: "array | None" = None, keepdims: bool = False) -> "array":
         """The mean of all elements in an array of one, or along an axis, as `sum`; of integers a float."""
         return hooks.total(self, axis, out, keepdims, True)  # type: ignore[no-any-return]

@@ -204,6 +204,7 @@ def require_writable(target: Strided) -> None:
 # work; where it has not, the host has to, by its mirrors.  No watcher is notified.
 
 INDICES = ("i", "j", "k", "l")
+"""What the thread indices are called in kernels that are written here."""
 
 MOST = 2**31 - 1
 """The largest number of elements that one launch takes."""

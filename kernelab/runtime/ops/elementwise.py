@@ -29,7 +29,7 @@ from kernelab.lang.structs import AnyType, has_derivative
 from kernelab.lang.types import Array, Scalar, Value, bool_, int32, scalar_of, shape_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.array.transfers import readable, transfer
+from kernelab.runtime.array.transfers import INDICES, readable, transfer
 from kernelab.runtime.context.conversion import array_type
 from kernelab.runtime.context.recorder import RECORDER, caller, name_in_caller, refusal
 from kernelab.runtime.host.create import unfilled
@@ -39,7 +39,6 @@ from kernelab.runtime.launch.launch import launch, run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.streams import configured
 from kernelab.runtime.ops.operands import (
-    INDICES,
     Pattern,
     argument,
     arrays_of,

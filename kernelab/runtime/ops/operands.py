@@ -45,6 +45,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.layout import is_picked
+from kernelab.runtime.array.transfers import INDICES
 from kernelab.runtime.context.conversion import converted, described, element, scalar_of_dtype
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.host.struct_instances import Instance
@@ -180,8 +181,6 @@ def _same(value: Any, words: tuple[str, ...], depth: int = 0) -> Any:
 
 # --------------------------------------------------------------------------------------------------- operands
 
-
-INDICES = ("i", "j", "k", "l")
 
 # Made once: a union of classes takes longer to make than to ask.
 _OPERANDS = (
