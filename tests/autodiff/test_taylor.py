@@ -149,3 +149,38 @@ def test_a_remainder_that_changes_its_sign_between_two_steps_tells_the_same(kern
             assert report and not report.slope < 1.9
             report = taylor(kernels["wrong_wave"], sign * phase)
             assert not report and (report.fault or report.slope < 1.2)
+
+
+STEADY = """
+def grown(t: float):
+    return exp(t)
+
+@func_grad(grown, check=False)
+def adj_grown(t: float, r: float):
+    adjoint[t] += {factor} * exp(t) * r
+
+def grow(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = grown(x[i])
+"""
+
+
+@pytest.mark.parametrize("factor", [1.5, 1.05])
+@pytest.mark.parametrize("count", [4, 300])
+@pytest.mark.parametrize("size", [1e-9, 1e-12])
+def test_a_wrong_gradient_of_results_that_hardly_change_does_not_pass(
+    factor: float, count: int, size: float
+) -> None:
+    grow = kl.compile(STEADY.format(factor=factor))["grow"]
+    values = np.resize([1.0, 1.7, 2.3, 0.6], count) * size
+    x, y = kl.array(values, dtype=float, requires_grad=True), kl.zeros(count, requires_grad=True)
+    assert not kl.autograd.taylor_test(grow, dim=count, inputs=[x], outputs=[y])
+
+
+def test_where_rounding_hides_the_remainders_a_taylor_test_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x, y = kl.array([1e-12, 2e-12], requires_grad=True), kl.zeros(2, requires_grad=True)
+    grow = kl.compile(STEADY.format(factor=1.0))["grow"]
+    assert not kl.autograd.taylor_test(grow, dim=2, inputs=[x], outputs=[y])
+    assert "too little beside their size to tell: use gradcheck" in capsys.readouterr().out

@@ -43,10 +43,15 @@ ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
 NOISE = 10.0
 """By how much a remainder exceeds those of the last steps where these may be rounding within the function."""
 
+HIDDEN = 1e-3
+"""The share of the change of the results that rounding may be where remainders below it pass."""
+
+TOO_STEADY = "the results change too little beside their size to tell: use gradcheck"
+
 LEAST_SLOPE = 1.8
 
-LEAST_STEPS = 3
-"""How many steps must stay inside the domain, and how many remainders tell a slope."""
+LEAST_STEPS, LEAST_REMAINDERS = 3, 2
+"""How many steps must stay inside the domain, and how many remainders above rounding tell a slope."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -141,7 +146,12 @@ def _along(adjoint: Trace, u: Vectors, v: Vectors, noise: float = 0.0) -> tuple[
     floor = noise * float(last.max(initial=0.0, where=np.isfinite(last)))
     rounding = ROUNDING * (size + inputs + STEPS * _root_of_squares(terms))
     slope = _slope(remainders, np.maximum(rounding, floor))
-    return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative), sizes
+    change = float(changes.max(initial=0.0, where=np.isfinite(changes)))
+    is_hidden = not noise and np.isnan(slope) and 0.0 < HIDDEN * change < rounding[0]
+    fault = TOO_STEADY if is_hidden else ""
+    return TaylorReport(
+        subject.name, STEPS, changes, remainders, errors, slope, derivative, None, fault
+    ), sizes
 
 
 def _shares(adjoint: Trace, u: Vectors) -> Vectors:
@@ -191,7 +201,7 @@ def _slope(remainders: Floats, noise: Floats) -> float:
     usable = remainders[first:]
     ends = np.flatnonzero(~(usable > noise[first:]) | ~np.isfinite(usable))
     usable = usable[: int(ends[0])] if len(ends) else usable
-    if len(usable) < LEAST_STEPS:
+    if len(usable) < LEAST_REMAINDERS:
         return float("nan")
     slopes = -np.diff(np.log(usable) / np.log(STEPS[0] / STEPS[1]))
     return float(np.median(slopes[len(slopes) // 2 :]))

@@ -16,7 +16,7 @@ import numpy as np
 from kernelab.autodiff.checks.gradcheck_report import VERDICTS, Entry, GradcheckReport, Index, PairResult
 from kernelab.autodiff.checks.lost_digits import LineDigits, Loss, Precision
 from kernelab.autodiff.checks.tape_report import OTHER_VALUES, LaunchCheck, TapeReport
-from kernelab.autodiff.checks.taylor import LEAST_SLOPE, TaylorReport
+from kernelab.autodiff.checks.taylor import LEAST_SLOPE, TOO_STEADY, TaylorReport
 from kernelab.autodiff.inspect.contributions import Contributions
 from kernelab.autodiff.inspect.thread_run import ThreadRun
 from kernelab.autodiff.jacobians.jacobian import Jacobians
@@ -69,6 +69,8 @@ def _taylor_verdict(report: TaylorReport) -> tuple[Run, ...]:
 def _taylor_meaning(report: TaylorReport) -> str:
     if not report.is_finite:
         return VERDICTS["not finite"]
+    if report.fault == TOO_STEADY:
+        return "rounding of the results may be as large as a wrong share of their change"
     if report.fault and (np.isnan(report.slope) or report.slope >= LEAST_SLOPE):
         return "the remainder does not show it: it falls as that of the derivative along this direction"
     off = np.nanmin(report.errors)
