@@ -29,7 +29,8 @@ def scale(x: array[float], factor: float, y: array[float]):
 * A variable has one type, that of what is assigned to it. Numbers, structs and functions of the notebook are
   captured when the cell runs; where a later cell changes one, or a module that holds one is loaded again,
   a warning under that cell names the kernels that still hold the old one. Of a kernel in a file, or of
-  `kl.compile`, the next launch says so once.
+  `kl.compile`, the next launch says so once. What is decorated with `@kl.kernel` or `@kl.func` captures them
+  when it is first needed: kernels that a loop defines, and that are launched behind it, share its last value.
 * A negative index counts from the end, as in Python. Where one that is computed does, as `x[i - 1]` in
   thread 0, the first launch warns at the line. With `kl.config.negative_index = "error"` it is an error, as
   `x[i + 1]` in the last thread always is; with `"wrap"` there is no warning. `x[-1]` is written out, and
