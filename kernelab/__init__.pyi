@@ -129,6 +129,7 @@ class _Functions:
     def __call__(self, function: None = None, **options: Any) -> _Decorator: ...
     custom_vjp = staticmethod(_func.custom_vjp)
     as_numpy = staticmethod(_func.as_numpy)
+    custom_vjp = staticmethod(_func.custom_vjp)
     grad = staticmethod(_func.grad)
     hessian = staticmethod(_func.hessian)
     hvp = staticmethod(_func.hvp)

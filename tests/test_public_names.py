@@ -1,7 +1,9 @@
 """The names of ``import kernelab as kl``: all there, on the host what they can be, misspellings answered."""
 
 import copy
+import inspect
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,3 +151,13 @@ def test_a_cotangent_by_a_name_is_answered() -> None:
         kl.copy(y, x)
     with pytest.raises(kl.TapeError, match=r"a str is none\n(.*\n)*  hint: write backward\(grads=\{y: "):
         tape.backward(grads={"y": 1.0})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("face", [kl.autograd, kl.config, kl.func, kl.optim, kl.teach, kl.types, kl.utils])
+def test_tab_offers_every_function_of_a_module_that_users_import(face: Any) -> None:
+    written = {
+        name
+        for name, value in vars(face).items()
+        if inspect.isfunction(value) and value.__module__ == face.__name__ and not name.startswith("_")
+    }
+    assert written <= {*dir(face)}
