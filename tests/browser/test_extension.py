@@ -261,6 +261,18 @@ def test_an_overwrite_and_an_infinite_value_are_told_at_their_lines_and_the_pane
     page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
     page.keyboard.press("Control+Alt+o")
     expect(page.locator("#kernelab-side")).to_be_focused()
+    page.keyboard.press("Control+Alt+a")  # which JupyterLab has, too, for what is open
+    forms = page.locator(".lm-TabBar-tab").filter(has_text="Forms of the kernel")
+    expect(forms).to_be_visible()
+    for _ in range(2):  # a view that was closed opens again
+        forms.locator(".lm-TabBar-tabCloseIcon").click()
+        expect(forms).to_have_count(0)
+        page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
+        page.keyboard.press("Control+Alt+a")
+        expect(forms).to_be_visible()
+    forms.locator(".lm-TabBar-tabCloseIcon").click()
+    page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
+    page.keyboard.press("Control+Alt+o")
     page.keyboard.press("Tab")
     expect(places.first).to_be_focused()
     page.keyboard.press("Escape")

@@ -83,6 +83,11 @@ export class Forms extends Widget {
     super.dispose();
   }
 
+  /** A view that was closed is made anew when it is asked for again. */
+  protected override onCloseRequest(): void {
+    this.dispose();
+  }
+
   /** Show the cell of an editor. */
   async follows(source: EditorView): Promise<void> {
     this.source = source;
