@@ -440,19 +440,14 @@ function mark(x: number, y: number, reads: boolean, version: number | undefined,
 }
 
 function legend(): HTMLElement {
-  const sign = (...shapes: SVGElement[]) => svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, ...shapes);
+  const sign = (...shapes: SVGElement[]) => svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, ...shapes),
+    square = () => svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 });
   return html(
     "div",
     { class: "klt-legend" },
-    sign(svg("circle", { class: "klt-read", cx: 7, cy: 6, r: 4.5 })),
-    "reads",
-    sign(svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 })),
-    "changes",
-    sign(
-      svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 }),
-      svg("circle", { class: "klt-hole", cx: 7, cy: 6, r: 2.6 }),
-    ),
-    "both",
+    html("span", {}, sign(svg("circle", { class: "klt-read", cx: 7, cy: 6, r: 4.5 })), "reads"),
+    html("span", {}, sign(square()), "changes"),
+    html("span", {}, sign(square(), svg("circle", { class: "klt-hole", cx: 7, cy: 6, r: 2.6 })), "both"),
     html("span", {}, "2: the second value on this tape"),
     html("span", {}, "∇ requires gradients"),
   );
