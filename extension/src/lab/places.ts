@@ -41,7 +41,7 @@ const labels = (trans: TranslationBundle) => ({
   "restart-checked": trans.__("Restart the kernel in checked mode…"),
   "next-problem": trans.__("Next problem in this kernel cell"),
   "apply-fix": trans.__("Apply a fix at the cursor"),
-  "tell-marks": trans.__("Tell what the marks of this line say"),
+  "tell-marks": trans.__("Explain the marks of this line"),
 });
 
 export type Commands = Record<keyof ReturnType<typeof labels>, () => unknown>;

@@ -196,8 +196,8 @@ def tape_report_view(report: TapeReport) -> Node:
     verdict = Run("~ PASS", "strong") if bent or left else Run("✓ PASS", "good")
     verdict, outcome = verdict if report else Run("✗ FAIL", "bad"), ""
     if (whole := report.whole) is not None:
-        products, entries = counted(whole.products, "product"), counted(whole.entries, "entry")
-        where = f"{products} with random vectors, of {entries}"
+        products = counted(whole.products, "product")
+        where = f"{products} with random vectors, of {whole.entries:,} entries"
         outcome = f": end to end, adjoints and float64 differences agree in {where}"
         outcome += ", but at a kink" if bent else ""
     elif (bad := report.first_bad()) is not None:
