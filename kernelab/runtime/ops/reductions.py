@@ -112,11 +112,8 @@ def array_sum(
     """
     values = plain(values)
     _require_numbers(values)
-    values = _first(values, value_count, axis)
-    rows, shape = _rows(values, axis)
-    target = _target(out, shape, _added_in(values.dtype, out), values.requires_grad, values.device)
-    _accumulate(_SUM, [rows], target, is_new=out is None)
-    return _value(target) if out is None and axis is None else target
+    summed = total(_first(values, value_count, axis), axis, out, axis is not None, is_mean=False)
+    return _value(summed) if out is None and axis is None else summed
 
 
 @hooks.total.provide
