@@ -260,19 +260,7 @@ def test_an_overwrite_and_an_infinite_value_are_told_at_their_lines_and_the_pane
     expect(status).to_match_aria_snapshot("- button /∇ cpu .* 1 launch on the tape ⚠ 1 warning/")
     page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
     page.keyboard.press("Control+Alt+o")
-    expect(page.locator("#kernelab-side")).to_be_focused()
-    page.keyboard.press("Control+Alt+a")  # which JupyterLab has, too, for what is open
-    forms = page.locator(".lm-TabBar-tab").filter(has_text="Forms of the kernel")
-    expect(forms).to_be_visible()
-    for _ in range(2):  # a view that was closed opens again
-        forms.locator(".lm-TabBar-tabCloseIcon").click()
-        expect(forms).to_have_count(0)
-        page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
-        page.keyboard.press("Control+Alt+a")
-        expect(forms).to_be_visible()
-    forms.locator(".lm-TabBar-tabCloseIcon").click()
-    page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
-    page.keyboard.press("Control+Alt+o")
+    open_and_close_forms(page)
     page.keyboard.press("Tab")
     expect(places.first).to_be_focused()
     page.keyboard.press("Escape")
@@ -297,6 +285,20 @@ def test_an_overwrite_and_an_infinite_value_are_told_at_their_lines_and_the_pane
     page.evaluate(f"{KERNEL_OF_PAGE}.restart().then(() => null)")
     expect(side.get_by_role("status").first).to_have_text("Nobody answers: run %load_ext kernelab.")
     expect(status).to_be_hidden()
+
+
+def open_and_close_forms(page: Any) -> None:
+    """Open the view from the panel, by a shortcut that JupyterLab has, too; then again, from the notebook."""
+    expect(page.locator("#kernelab-side")).to_be_focused()
+    page.keyboard.press("Control+Alt+a")
+    forms = page.locator(".lm-TabBar-tab").filter(has_text="Forms of the kernel")
+    for key in ("a", "o"):
+        expect(forms).to_be_visible()
+        forms.locator(".lm-TabBar-tabCloseIcon").click()
+        expect(forms).to_have_count(0)
+        page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
+        page.keyboard.press(f"Control+Alt+{key}")
+    expect(page.locator("#kernelab-side")).to_be_focused()
 
 
 RECORD = """tape = kl.Tape()
