@@ -221,6 +221,24 @@ def test_a_time_is_that_of_a_launch_without_the_build_of_its_kernel(
     assert tape.times[1] == 0
 
 
+def test_a_launch_that_runs_while_the_tape_is_first_shown_has_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "def first(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = 7.25 * x[i]\n"
+    first, tape = kl.compile(text)["first"], kl.Tape()
+
+    def build(backend: Any, functions: Any, *given: Any, original: Any = CPU.backend.build) -> Any:
+        tape.observe()
+        return original(functions, *given)
+
+    monkeypatch.setattr(type(CPU.backend), "build", build)
+    x, y = arrays(2)
+    with tape:
+        first[3](x, y)
+        first[3](x, y)
+    assert [*tape.times] == [2]
+
+
 def test_a_tape_that_nobody_observes_measures_nothing() -> None:
     x, y = arrays(2)
     with kl.Tape() as tape:

@@ -223,9 +223,9 @@ class Recording(Witness, Recorder):
             self.guard.writer = None
         residuals: tuple[array, ...] = ()
         pullback = outline.pullback
-        began = 0
+        times, began = self.times, 0  # a page may begin to ask for times while the launch runs
         try:
-            if self.times is not None:
+            if times is not None:
                 call.build(pullback)  # a time is that of the launch alone
                 began = perf_counter_ns()
             if pullback.__class__ is Pullback and pullback.residuals:
@@ -236,8 +236,8 @@ class Recording(Witness, Recorder):
             read = [call.arguments[i] for i in call.kernel.plan.read]
             self.has_failed(f"the launch of `{call.kernel.name}`", call.targets, place, read)
             raise
-        if self.times is not None:
-            self.times[1 + len(self.records)] = perf_counter_ns() - began
+        if times is not None:
+            times[1 + len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, place)
 
     def _reads_number(self, single: array) -> None:
