@@ -10,8 +10,9 @@ import type { Store } from "./store";
 const PAUSE = 300,
   RELIEF = 15;
 
-/** How much smaller a graph is drawn, so that it fits its room, before one has to scroll. */
-const SMALLEST = 0.65;
+/** How much smaller a graph is drawn so that it fits its room; one that does not fit then scrolls, with letters that can be read. */
+const SMALLEST = 0.7,
+  SCROLLED = 0.9;
 
 export class Graph {
   readonly element = html("div", { class: "klt-graph", tabindex: 0, keydown: (event: KeyboardEvent) => this.key(event) });
@@ -62,7 +63,8 @@ export class Graph {
     }
     const laid = this.laidOut(drawn),
       { width, height } = laid;
-    const scale = Math.min(1, Math.max(SMALLEST, (this.element.clientWidth - 24) / (width + 16)));
+    const fitting = (this.element.clientWidth - 24) / (width + 16),
+      scale = fitting < SMALLEST ? SCROLLED : Math.min(1, fitting);
     const picture = svg(
       "svg",
       {

@@ -453,6 +453,25 @@ test("a model that is gone is listened to no more, and its views leave nothing",
   expect([model.listeners("msg:custom"), model.listeners("change:snapshot"), el.childElementCount]).toEqual([0, 0, 0]);
 });
 
+test("a graph shrinks to fit its room, and is drawn large where it has to scroll anyway", () => {
+  const scale = (share: number) => {
+    el.replaceChildren();
+    let room = 0;
+    vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockImplementation(() => room);
+    view({}, 3);
+    const drawn = () => el.querySelector(".klt-graph .klt-picture")!;
+    const natural = () => Number(drawn().getAttribute("viewBox")!.split(" ")[2]);
+    el.querySelectorAll<HTMLElement>("[role=tab]")[1]!.click();
+    room = share * natural() + 24;
+    el.replaceChildren();
+    view({}, 3);
+    el.querySelectorAll<HTMLElement>("[role=tab]")[1]!.click();
+    return Number(drawn().getAttribute("width")) / natural();
+  };
+  expect([2, 0.8, 0.5].map(scale)).toEqual([1, expect.closeTo(0.8, 5), expect.closeTo(0.9, 5)]);
+  vi.restoreAllMocks();
+});
+
 test("a graph of what hardly repeats stays small", () => {
   const store = new Store(),
     many = MOST_LAUNCHES + 50;
