@@ -361,7 +361,8 @@ def code(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]
     kernel = _kernel_at(CellText(request["text"]), int(request["line"]))
     numbers = _launches(tape, kernel)
     if not numbers:
-        return {"why": f"`{name}` holds no launch of {f'`{kernel}`' if kernel else 'a kernel at the cursor'}"}
+        none = f"`{name}` holds no launch of `{kernel}`"
+        return {"why": none if kernel else "no kernel is at the cursor: put it into one"}
     if request["command"] == "check-kernel":
         only = f"whitelist_kernels=[{kernel!r}]".replace("'", '"')
         return {"code": f"{head}{kl or 'kl'}.autograd.gradcheck_tape({name}, {only})"}
@@ -371,10 +372,11 @@ def code(request: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _kernel_at(cell: CellText, line: int) -> str:
-    """The name of the last def that begins at a line or above."""
+    """The name of the last def that begins at a line or above, else of the first one."""
     if cell.magic_line is None:
         return ""
-    matches = (re.match(r"def +(\w+)", text) for text in reversed(cell.lines[: line + 1]))
+    nearest = (*reversed(cell.lines[: line + 1]), *cell.lines[line + 1 :])
+    matches = (re.match(r"def +(\w+)", text) for text in nearest)
     return next((match[1] for match in matches if match), "")
 
 

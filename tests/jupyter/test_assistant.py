@@ -252,6 +252,8 @@ def test_the_tape_and_the_last_checks_of_a_notebook_are_told_with_their_lines(
     assert told["name"] == "tape"
     assert told["forms"].keys() & {"application/vnd.jupyter.widget-view+json", "text/html"}
     code = page.ask("code", command="check-kernel", text=SQUARE, line=2)["code"]
+    assert page.ask("code", command="check-kernel", text=SQUARE, line=0)["code"] == code
+    assert "no kernel" in page.ask("code", command="check-kernel", text="n = 3", line=0)["why"]
     page.run(code, cell="c")
     page.run(SQUARE.replace("x[i] * x[i]", "x[i] if x[i] > 1.5 else floor(x[i])"), cell="a")
     (check,) = page.ask("checks")["checks"]
