@@ -127,7 +127,6 @@ class _Functions:
     def __call__(self, function: Callable[..., Any], **options: Any) -> Any: ...
     @_overload
     def __call__(self, function: None = None, **options: Any) -> _Decorator: ...
-    custom_vjp = staticmethod(_func.custom_vjp)
     as_numpy = staticmethod(_func.as_numpy)
     custom_vjp = staticmethod(_func.custom_vjp)
     grad = staticmethod(_func.grad)

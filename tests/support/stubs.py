@@ -127,7 +127,7 @@ def unload_ipython_extension(shell: Any) -> None: ...
 def package() -> str:
     """The text of the stub of the package itself, made of the table of its names."""
     names = (f"from kernelab.{home} import {name} as {name}\n" for name, home in kl._HOME_OF.items())
-    transforms = (f"    {name} = staticmethod(_func.{name})\n" for name in ("custom_vjp", *kl.func.__all__))
+    transforms = (f"    {name} = staticmethod(_func.{name})\n" for name in kl.func.__all__)
     return "".join([PACKAGE, *names, FUNC, *transforms, REST])
 
 
