@@ -65,6 +65,7 @@ pow: write x ** y
 relu: write kl.map(kl.max, x, 0.0)
 clip|clamp: write kl.map(kl.clamp, x, low, high)
 norm: write np.linalg.norm(x.numpy()) on the host, or (x * x).sum() ** 0.5 where a gradient is needed
+[xyzw]: of an array of vectors write kl.map(lambda v: v.{name}, x), or x.view(kl.float32)[:, 0]
 """)
 """Attributes of arrays."""
 

@@ -138,6 +138,8 @@ def test_a_map_gives_its_kernel_to_be_launched_by_hand() -> None:
             "gives float32, and out= is an array of int32",
         ),
         (lambda p: kl.map(kl.dot, kl.vec3(), kl.vec3()), "needs an array to go through"),
+        (lambda p: kl.map(kl.sin)(p), "needs an array to go through"),
+        (lambda p: p.x, r"an array has no x\n.*kl\.map\(lambda v: v\.x, x\)"),
         (lambda p: balls() + 1, r"no arithmetic of arrays of Ball\n.*x\['mass'\], or kl.map"),
         (lambda p: p * kl.vec3(1, 2, 3), r"cannot multiply vec3 by vec3(.|\n)*kl\.map\(kl\.cw_mul, a, b\)"),
         (lambda p: p**2, r"kl\.map\(kl\.dot, a, a\) for the sum of the squares"),

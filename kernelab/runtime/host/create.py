@@ -158,7 +158,7 @@ def zeros_like(
     >>> kl.zeros_like(kl.ones((2, 2))).shape
     (2, 2)
     """
-    return zeros(*_like(src, device, requires_grad, "zeros_like takes"), **options)
+    return zeros(*_like(src, device, requires_grad, "zeros_like", options), **options)
 
 
 def ones_like(
@@ -172,7 +172,7 @@ def ones_like(
     >>> kl.ones_like(kl.zeros(2)).list()
     [1.0, 1.0]
     """
-    return ones(*_like(src, device, requires_grad, "ones_like takes"), **options)
+    return ones(*_like(src, device, requires_grad, "ones_like", options), **options)
 
 
 def empty_like(
@@ -186,7 +186,7 @@ def empty_like(
     >>> kl.empty_like(kl.zeros(4, dtype=int)).dtype
     int32
     """
-    return empty(*_like(src, device, requires_grad, "empty_like takes"), **options)
+    return empty(*_like(src, device, requires_grad, "empty_like", options), **options)
 
 
 def full_like(
@@ -203,7 +203,7 @@ def full_like(
     >>> kl.full_like(kl.zeros(2), 7.0).list()
     [7.0, 7.0]
     """
-    shape, *like = _like(src, device, requires_grad, "full_like takes first")
+    shape, *like = _like(src, device, requires_grad, "full_like", options)
     return full(shape, value, *like, **options)
 
 
@@ -372,10 +372,15 @@ def copy(
     transfer(dest, src, "copy")
 
 
-def _like(src: array, device: Device | str | None, requires_grad: bool | None, wants: str) -> tuple[Any, ...]:
+def _like(
+    src: array, device: Device | str | None, requires_grad: bool | None, name: str, options: Options
+) -> tuple[Any, ...]:
     """The shape, dtype, device and `requires_grad` of an array like another, of which some may be given."""
     if not is_picked(src):
-        require_array(src, wants)
+        require_array(src, f"{name} takes")
+    if {"shape", "dtype"} & options.keys():
+        hint = f"write kl.{name.removesuffix('_like')}(shape=x.shape, dtype=...)"
+        raise KernelTypeError.of(f"{name} takes shape and dtype of its array", "option", hint)
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return src.shape, src.dtype, src.device if device is None else device, wanted
 

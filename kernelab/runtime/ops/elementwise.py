@@ -94,6 +94,10 @@ def map(
     if isinstance(func, array):
         message = "map() takes the function first, then the arrays that it goes through"
         raise KernelTypeError.of(message, "map", "write kl.map(func, x, ...)")
+    values = [plain(value) for value in inputs]
+    if not any(goes_through(value) for value in values):
+        message = "map() needs an array to go through, and was given none"
+        raise KernelTypeError.of(message, "map", "write kl.map(func, kl.array(...))")
     callee = callee_of(func, len(inputs))
     if len(callee.members) > 1:
         callee = hooks.chosen(callee, inputs, {})
@@ -103,7 +107,7 @@ def map(
     of_users = getattr(func, "__kernelab_function__", None)
     if not (inspect.isfunction(func) or isinstance(of_users, UserFunction)):
         refuse_structs(arrays_of(inputs))
-    operands = _inputs(callee, [plain(value) for value in inputs])
+    operands = _inputs(callee, values)
     outs = None if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
     require_place(place, operands)
     name = f"map_{callee.name.strip('_')}"
@@ -335,9 +339,6 @@ def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tup
 
 def _inputs(callee: UserFunction, values: Sequence[Any]) -> list[Any]:
     """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
-    if not any(goes_through(value) for value in values):
-        message = "map() needs an array to go through, and was given none"
-        raise KernelTypeError.of(message, "map", "write kl.map(func, kl.array(...))")
     with mistakes_raised():
         signature = callee.signature()
     needed = [parameter for parameter in signature if parameter.default is None]
