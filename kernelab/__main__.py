@@ -61,7 +61,7 @@ def _lesson(number: int | None, version: Literal["lesson", "student", "key"]) ->
     except FileExistsError as error:
         print(f"{error.filename} is there already and may be yours: move or rename it first", file=sys.stderr)
         return 1
-    print(f"wrote {copy}; open it with: jupyter lab {copy}")
+    print(f"wrote {copy}: open it in JupyterLab, or type: jupyter lab {copy}")
     if find_spec("jupyterlab") is None:
         print("there is no JupyterLab here: pip install jupyterlab, or open it in another editor")
     return 0

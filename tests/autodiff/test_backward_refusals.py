@@ -148,7 +148,7 @@ def test_a_cotangent_of_the_wrong_shape_is_refused(cotangent: Any) -> None:
     x, y = leaf(1, 2), result(2)
     with kl.Tape() as tape:
         square[2](x, y)
-    with pytest.raises(kl.TapeError, match="the cotangent of `y` has shape"):
+    with pytest.raises(kl.TapeError, match=r"the cotangent of `y` has shape(.|\n)*kl\.ones_like\(y\)"):
         tape.backward(grads={y: cotangent})
 
 

@@ -349,7 +349,7 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
         message = (
             f"the cotangent of {name} has shape {values.shape}, where {target.outline().shape} is needed"
         )
-        raise refusal(TapeError, message, "seed", "give one cotangent for each element")
+        raise refusal(TapeError, message, "seed", "give one for each element, such as kl.ones_like(y)")
     wanted = target.outline().dtype
     return values if values.dtype == wanted else rounded(values, wanted)
 
