@@ -57,19 +57,8 @@ Function = Callable[..., Any]
 Randomness = Literal["error", "same", "different"]
 Argnums = int | Sequence[int]
 
-__all__ = [
-    "as_numpy",
-    "custom_vjp",
-    "grad",
-    "hessian",
-    "hvp",
-    "jacfwd",
-    "jacrev",
-    "jvp",
-    "value_and_grad",
-    "vjp",
-    "vmap",
-]
+__all__ = ["as_numpy", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp"]
+__all__ += ["value_and_grad", "vjp", "vmap"]
 
 __getattr__, __dir__ = face(__name__, __all__)
 

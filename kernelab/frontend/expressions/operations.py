@@ -55,11 +55,8 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
     """An argument as a number, vector or matrix."""
     if isinstance(argument.value, Weak | Typed):
         return argument.value
-    hint = (
-        "index the array to take one element, or write a loop over its elements"
-        if isinstance(argument.value, ArrayRef)
-        else ""
-    )
+    is_array = isinstance(argument.value, ArrayRef)
+    hint = "index the array to take one element, or write a loop over its elements" if is_array else ""
     if isinstance(argument.value, TupleOf) and argument.value.items:
         items = argument.value.items
         hint = f"take one of its items, such as «{argument.value.first(ast.unparse(argument.node))}»"
