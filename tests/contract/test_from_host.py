@@ -880,3 +880,21 @@ def test_a_view_that_is_only_looked_at_or_has_gone_is_silent() -> None:
         return early * kl.array([1.0, 2.0, 3.0])
 
     assert told_of(use) == [] == told_of(without)
+
+
+@pytest.mark.parametrize("is_keyword", [False, True])
+def test_a_number_that_is_the_default_of_a_mapped_function_is_told_each_time(is_keyword: bool) -> None:
+    def scaled(x: Any) -> Any:
+        y = x * x
+        by_keyword, by_position = lambda v, *, c=y[0]: v * c, lambda v, c=y[0]: v * c
+        return kl.map(by_keyword if is_keyword else by_position, x).sum()
+
+    x = kl.array([0.5, 1.2, 2.0], requires_grad=True)
+    scaled(x)
+    for _ in range(2):
+        with kl.Tape() as tape:
+            loss = scaled(x)
+        with pytest.warns(kl.KernelWarning, match="the host took a number there"):
+            tape.backward(loss)
+    with pytest.warns(kl.KernelWarning, match="the host took a number there"):
+        kl.func.grad(scaled)(x)

@@ -239,8 +239,15 @@ def test_several_lambdas_of_a_line_are_told_apart() -> None:
 
 
 def test_a_lambda_made_in_a_loop_keeps_the_default_it_was_made_with() -> None:
-    scaled = [lambda x, k=k: x * k for k in (2.0, 3.0)]
-    assert [values(kl.map(f, array(1.0))) for f in scaled] == [[2], [3]]
+    for scaled in ([lambda x, k=k: x * k for k in (2.0, 3.0)], [lambda x, *, k=k: x * k for k in (2.0, 3.0)]):
+        assert [values(kl.map(f, array(1.0))) for f in scaled] == [[2], [3]]
+
+
+def test_functions_as_defaults_are_told_apart_though_they_have_one_name() -> None:
+    text = "def g(t: float):\n    return t * {}"
+    twice, thrice = (kl.compile(text.format(factor))["g"] for factor in (2.0, 3.0))
+    mapped: list[Any] = [lambda x, g=g: g(x) for g in (twice, thrice)]
+    assert [values(kl.map(f, array(1.0))) for f in mapped] == [[2], [3]]
 
 
 def distance(x: Any, y: Any) -> Any:

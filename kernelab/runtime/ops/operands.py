@@ -131,8 +131,10 @@ def _python(func: Callable[..., Any]) -> UserFunction:
     names = {**func.__globals__, **closure(func)}
     words = (name for one in codes_of(code) for name in (*one.co_names, *one.co_freevars))
     used = {name: names[name] for name in dict.fromkeys(words) if name in names}
-    key = tuple((name, _same(value, _attributes_in(code))) for name, value in used.items())
-    return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
+    defaults = dict(enumerate(func.__defaults__ or ())) | (func.__kwdefaults__ or {})
+    values = [*used.items(), *defaults.items()]
+    key = tuple((name, _same(value, _attributes_in(code))) for name, value in values)
+    return _lowered(Keyed((code, repr(defaults), key), (func, used)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
