@@ -212,7 +212,7 @@ def is_own_gradient(target: array, cotangent: Cotangent) -> bool:
 
 
 def clear_gradients(elements: Iterable[array]) -> None:
-    """Set the gradients of some elements to zero, as these are adjoints now: none of it counts twice."""
+    """Set the gradients of some elements to zero."""
     for target in elements:
         gradient = target.twin(about_to_change(target))
         put(gradient, 0)

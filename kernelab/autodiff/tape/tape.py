@@ -51,7 +51,6 @@ from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Relate
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.transfers import put
 from kernelab.runtime.context.conversion import HostArray, described
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal, warn
@@ -408,7 +407,7 @@ class Tape(Observed, Habits, Displayed):
                     plan.leave()
                 adjoints = seeded(seeds, Adjoints(self._spare, plan.leaving, plan.settled), are_held)
                 if own:
-                    clear_gradients(own)
+                    clear_gradients(own)  # these are adjoints now: none of it counts twice
                 earlier = earlier_passes(plan)
                 sweep(plan, adjoints, BASE, puller)
                 with ADDING.lock:
@@ -511,13 +510,7 @@ class Tape(Observed, Habits, Displayed):
     def zero(self) -> None:
         """Set the gradients of all arrays that took part to zero."""
         self._spare = {}
-        for primal in self._arrays():
-            if primal.allocation.adjoint is not None:
-                gradient = primal.grad
-                assert gradient is not None
-                gradient.allocation.will_write(gradient)
-                put(gradient, 0)
-                gradient.allocation.publish()
+        clear_gradients(primal for primal in self._arrays() if primal.allocation.adjoint is not None)
 
     def reset(self) -> None:
         """Forget all records and saved bytes, and set the gradients to zero."""
