@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kernelab.autodiff.records.coverage import are_all
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
-from kernelab.autodiff.records.provenance import Cut
+from kernelab.autodiff.records.provenance import MOST_PARTS, Cut
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
 from kernelab.errors import Diagnostic, Related, TapeError
@@ -137,13 +137,8 @@ class Carried(NamedTuple):
         """The parts, and another one."""
         if self.parts is None or target.is_whole or len(self.parts) == MOST_PARTS:
             return None
-        place = target.offset, target.shape, target.strides
-        is_new = all((part.offset, part.shape, part.strides) != place for part in self.parts)
+        is_new = all(part.packed != target.packed for part in self.parts)
         return (*self.parts, target) if is_new else self.parts
-
-
-MOST_PARTS = 16
-"""How many parts of a memory are told apart."""
 
 
 Carrying = dict[Allocation, Carried]
@@ -157,11 +152,6 @@ def carrying_before(steps: Sequence[Step]) -> Iterator[tuple[int, Carrying]]:
         yield i, carrying
         _carry(step, carrying)
     yield len(steps), carrying
-
-
-def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Carrying]:
-    """The arrays that carry such values after a number of records."""
-    return {i: carrying.copy() for i, carrying in carrying_before(steps) if i in records}
 
 
 def carriers_in_place(steps: Sequence[Step]) -> Collection[Allocation]:
@@ -277,7 +267,8 @@ def zeros_by_construction(
     """The arrays with gradients whose values reach the loss only where derivatives are zero."""
     records, passive = [step.record for step in steps], _passive_on_the_way(steps, live)
     ending = {i for i, one in enumerate(records) if isinstance(one, LaunchRecord) and one.dead_ends}
-    carried = carried_at(steps, ending) if passive or not ending.isdisjoint(live) else {}
+    before = carrying_before(steps) if passive or not ending.isdisjoint(live) else ()
+    carried = {i: carrying.copy() for i, carrying in before if i in ending}
     reached = frozenset(on_the_way)
 
     def roots_of(i: int, source: array) -> Collection[Allocation]:

@@ -69,8 +69,7 @@ def narrow_sums(steps: Sequence[Step], live: Collection[int]) -> NarrowSums | No
         for elements in step.reached if i in live else ():
             memory = elements.allocation
             if memory not in written and has_halves(elements.type):
-                view = elements.ptr, elements.shape, elements.strides
-                groups.setdefault((view, writes[memory]), []).append((i, elements))
+                groups.setdefault((elements.packed, writes[memory]), []).append((i, elements))
         writes.update(written)
     reached: dict[int, list[tuple[array, bool]]] = {}
     for several in groups.values():

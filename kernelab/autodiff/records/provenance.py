@@ -19,7 +19,7 @@ from kernelab.errors import Diagnostic, Related
 from kernelab.host.traced import Origins, origins
 from kernelab.host.values import HostValue
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import is_differentiable, uint8
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place, called, caller, name_of_memory, warn
 from kernelab.runtime.host.struct_instances import Instance
@@ -90,7 +90,7 @@ BEFORE = -1
 
 
 MOST_PARTS = 16
-"""How many values that the host wrote to parts of a memory are told apart."""
+"""How many parts of a memory are told apart."""
 
 
 SMALL, LARGE = 1 << 14, 1 << 24
@@ -263,12 +263,6 @@ class Provenance(Witness):
         known = tuple(one for one in self.known(sources) if one.elements.allocation is not memory)
         if known:
             self._hold(memory, record, "view", known)
-
-    def derived_before(self, leaves: Iterable[Allocation], bar: Allocation, record: int) -> None:
-        """Note, before a record that reads them, gradients with respect to leaves that are as they were."""
-        self.derived(
-            [array.over(leaf, 0, (leaf.nbytes,), (1,), uint8) for leaf in leaves], [bar], record, BEFORE
-        )
 
     def derived(
         self,

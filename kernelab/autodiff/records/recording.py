@@ -21,7 +21,7 @@ from kernelab.autodiff.records.hazards import (
     WrittenMemory,
 )
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, HostCallRecord, overwrite_of
-from kernelab.autodiff.records.provenance import LEFT, Provenance
+from kernelab.autodiff.records.provenance import BEFORE, LEFT, Provenance
 from kernelab.autodiff.records.records import LaunchRecord, Outline, Record, Scope, known_outline, not_kept
 from kernelab.autodiff.records.snapshots import SMALL, Snapshot, encloses
 from kernelab.errors import KernelMemoryError, TapeError
@@ -262,7 +262,8 @@ class Recording(Witness, Recorder):
             leaves = [leaf for leaf, version in alive if leaf is not None and leaf.version == version]
             if leaves:
                 self.is_plain = False
-                self.provenance.derived_before(leaves, memory, len(self.records))
+                read = [numbers_of(leaf, uint8) for leaf in leaves]
+                self.provenance.derived(read, [memory], len(self.records), BEFORE)
 
     def _augmented(self, call: LaunchRecord, pullback: Pullback) -> tuple[array, ...]:
         """Run a launch keeping its residuals, within the memory that the tape may hold."""
