@@ -35,7 +35,7 @@ from kernelab.autodiff.jacobians.sparse import Problem, Reading, seeds_of, spars
 from kernelab.autodiff.jacobians.subject import of_function
 from kernelab.autodiff.tape.checkpoint import arrays_in
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.trees import is_whole, require_callable
+from kernelab.autodiff.transforms.trees import require_callable
 from kernelab.backend.common.compiler import find_compiler
 from kernelab.errors import (
     KernelError,
@@ -49,6 +49,7 @@ from kernelab.errors import (
 from kernelab.host.traced import traced
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import described, value_type
 from kernelab.runtime.context.recorder import RECORDER, caller, made_from_host, warn_at
@@ -387,7 +388,7 @@ def jacobian(f: Function, x: array, blocks: int = 0, *, rows: bool = False, spar
         shown = x.type if isinstance(x, array) else described(x)
         message = f"jacobian takes an array of floats of one dimension, not {shown}"
         raise KernelTypeError.of(message, "blocks", "make one: kl.array(..., dtype=float)")
-    if not is_whole(blocks) or blocks < 0:
+    if not is_integer(blocks) or blocks < 0:
         raise KernelValueError.of(f"blocks={blocks!r} is not a number of blocks", "blocks", "pass 1 or more")
     count = blocks or _threads()
     if sparse:

@@ -37,7 +37,6 @@ from kernelab.autodiff.transforms.trees import (
     chosen_by,
     cotangents_of,
     in_order_of,
-    is_whole,
     leaves,
     rebuilt,
     require_callable,
@@ -50,6 +49,7 @@ from kernelab.errors import GradientError, KernelTypeError, KernelValueError, a_
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.missing_names import face
 from kernelab.runtime.array.array import array, require_array
+from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.kernel import decorators
 
@@ -433,11 +433,11 @@ def vmap(
 
 
 def _as_asked(by_argument: list[array], argnums: Argnums) -> Any:
-    return by_argument[0] if is_whole(argnums) else tuple(by_argument)
+    return by_argument[0] if is_integer(argnums) else tuple(by_argument)
 
 
 def _require_chunk(size: int | None) -> None:
-    if size is not None and (not is_whole(size) or size < 1):
+    if size is not None and (not is_integer(size) or size < 1):
         message = f"chunk_size={size!r} is not a number of lanes"
         raise refusal(KernelValueError, message, "chunk", "pass 1 or more")
 

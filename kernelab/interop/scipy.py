@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.transforms import Exact, Layout
-from kernelab.autodiff.transforms.trees import leaves, require_callable, scalar_shape
+from kernelab.autodiff.transforms.trees import leaves, number_count, require_callable
 from kernelab.autograd import jacobian
 from kernelab.errors import KernelTypeError, name_of
 from kernelab.func import hessian, hvp, jacrev
@@ -65,7 +65,7 @@ class Problem:
         where = tuple(range(len(before), len(before) + len(self.like)))
         rows = self._run(lambda *x: leaves(jacrev(self.f, where)(*before, *x, *after), self.f), x)
         rows = self._of_one_array(rows, len(self.like))
-        sizes = [int(np.prod(scalar_shape(like), dtype=int)) for like in self.like]
+        sizes = [number_count(like) for like in self.like]
         parts = [row.reshape(row.size // max(1, size), -1) for row, size in zip(rows, sizes, strict=True)]
         whole = np.concatenate(parts, axis=1)
         self._is_loss = len(whole) == 1
@@ -74,7 +74,7 @@ class Problem:
     def hess(self, x: Any, *args: Any) -> Vector:
         """The Hessian of one number."""
         where = tuple(range(len(self.like)))
-        sizes = [int(np.prod(scalar_shape(like), dtype=int)) for like in self.like]
+        sizes = [number_count(like) for like in self.like]
         blocks = self._run(lambda *x: [b for row in hessian(self.f, where)(*x, *args) for b in row], x)
         if blocks[0].size != sizes[0] * sizes[0]:
             message = f"hess is that of one number, and {name_of(self.f)} returns several"

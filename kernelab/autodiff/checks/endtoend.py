@@ -47,7 +47,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.trees import scalar_shape
+from kernelab.autodiff.transforms.trees import number_count
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelWarning
 from kernelab.passes.access.dead_ends import DeadEnd
@@ -157,7 +157,7 @@ def _first(line: Line, is_bad: Callable[[int], bool]) -> int:
 
 
 def _size(arrays: Sequence[array]) -> int:
-    return sum(int(np.prod(scalar_shape(a), dtype=np.int64)) for a in arrays)
+    return sum(number_count(a) for a in arrays)
 
 
 def _chosen(targets: Sequence[array], ends: Collection[array] | None) -> list[array]:

@@ -9,12 +9,12 @@ from kernelab.autodiff.checks.endtoend import Agreement
 from kernelab.autodiff.checks.gradcheck_report import GradcheckReport
 from kernelab.autodiff.jacobians.subject import Key
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, KernelValueError
 from kernelab.guidance.missing_names import ReportHints
 from kernelab.hooks import ShownOnce
 from kernelab.passes.access.dead_ends import DeadEnd
+from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.context.recorder import Place, refusal
 
 Mask = Sequence[tuple[Key, Key]]
@@ -123,7 +123,7 @@ class Choice:
     skip: int = 0
 
     def __post_init__(self) -> None:
-        if not is_whole(self.skip) or self.skip < 0:
+        if not is_integer(self.skip) or self.skip < 0:
             message = f"skip_to_launch_index={self.skip!r} is not a number of launches"
             raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
 

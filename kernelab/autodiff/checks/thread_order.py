@@ -1,5 +1,6 @@
 """Finds outputs that depend on the order of threads: each program runs again with the last thread first."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,7 +35,7 @@ class Reordered(Level):
         self.has_met = False
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        if (program.meets or program.sharing(arguments)) and int(np.prod(grid, dtype=np.int64)) > 1:
+        if (program.meets or program.sharing(arguments)) and math.prod(grid) > 1:
             self.has_met = True
             program = program.turned
         self.parent.run(program, grid, arguments)

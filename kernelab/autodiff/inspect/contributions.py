@@ -20,7 +20,6 @@ from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
-from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
 from kernelab.backend.cpu.observed_adjoint import OTHER_TAKEN
 from kernelab.data_classes import dataclass, replace
@@ -33,6 +32,7 @@ from kernelab.lang.ir import Atom, Function, Var
 from kernelab.lang.types import Array, Scalar, bfloat16, float16, is_differentiable, scalar_of, shape_of
 from kernelab.passes.common.copying import Copier, inline
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.context.recorder import refusal, unrecorded
 from kernelab.runtime.host.create import clone, ones_like
 from kernelab.runtime.host.struct_instances import Instance
@@ -133,7 +133,7 @@ def contributions(
 
 
 def _require_position(argnums: Any) -> None:
-    if not is_whole(argnums):
+    if not is_integer(argnums):
         hint = "argnums is the position of one argument, counted from 0"
         raise _refused(f"argnums={argnums!r} is no argument", hint)
 

@@ -5,6 +5,7 @@ writes its own element of the output, one launch of the adjoint gives all rows: 
 of the input's adjoint.  Entries that are left out are NaN; `evaluated` masks those that were computed.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +22,6 @@ from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, R
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.rows_and_columns import chunks, unit_vectors
 from kernelab.autodiff.transforms.transforms import warn_of_zeros
-from kernelab.autodiff.transforms.trees import is_whole
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import KernelKeyError, KernelValueError, MissingPackageError, Span, missing
 from kernelab.guidance.missing_names import JACOBIAN, JACOBIANS, Answers
@@ -29,6 +29,7 @@ from kernelab.hooks import Displayed, steps
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.context.recorder import refusal, warn_at
 from kernelab.runtime.kernel.program import Pullback
 
@@ -203,7 +204,7 @@ class Selection:
             ("max_outputs_per_var", self.max_outputs),
             ("max_inputs_per_var", self.max_inputs),
         ):
-            if not is_whole(most):
+            if not is_integer(most):
                 message = f"{name}={most!r} is not a number of elements"
                 raise refusal(KernelValueError, message, "selection", "pass a whole number; -1 means all")
 
@@ -449,7 +450,7 @@ def _by_thread(
 ) -> list[Values]:
     """By thread, the adjoints of the inputs where a component of the thread's element has the cotangent 1."""
     bars, wide, arguments = Adjoints(), [], list(run.arguments)
-    threads = int(np.prod(run.grid, dtype=np.int64))
+    threads = math.prod(run.grid)
     # By the axes of the grid, which leave it a view: those of a window of an array are no single axis.
     bars.of(output).host().reshape(*run.grid, -1)[..., component] = 1
     adjoints: dict[int, array] = {}

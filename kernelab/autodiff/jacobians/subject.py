@@ -4,7 +4,6 @@ Arguments keep their values, gradients and versions; nothing is recorded.
 """
 
 import inspect
-import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.trees import fields, scalar_shape
+from kernelab.autodiff.transforms.trees import fields, number_count, scalar_shape
 from kernelab.autodiff.transforms.trees import leaves as arrays_of
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, name_of
@@ -58,7 +57,7 @@ class Variable:
     @property
     def count(self) -> int:
         """The number of scalars in it."""
-        return math.prod(self.shape)
+        return number_count(self.elements)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ copies of its memory: the error of differences is then far below that of a deriv
 levels; must not know functions.
 """
 
+import math
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -325,7 +326,7 @@ def with_lanes(
 
     Each lane draws its own numbers if `before` is given.
     """
-    threads = int(np.prod(grid, dtype=np.int64))
+    threads = math.prod(grid)
     coordinates = len(program.flat.threads)
     extents = (threads,) if coordinates <= 1 else (*grid, *(1,) * (coordinates - len(grid)))
     batched = program.batched(wide, len(extents), before is not None)
@@ -363,7 +364,7 @@ def _with_lane(error: KernelError, program: Program, grid: Extents, wide: Collec
     failure = error.failed
     if not isinstance(failure, Failed):
         return error
-    lane, linear = divmod(failure.thread, int(np.prod(grid, dtype=np.int64)))
+    lane, linear = divmod(failure.thread, math.prod(grid))
     padded = (*grid, *(1,) * (4 - len(grid)))
     thread = f"{thread_text(linear, padded, len(program.flat.threads))} of `{program.name}`, in lane {lane}"
     told = failure.told(thread, wide)

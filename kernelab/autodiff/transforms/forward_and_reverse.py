@@ -202,6 +202,9 @@ class Explaining(Level):
         self.entries: list[Any] = []
         self._ended: set[Allocation] = set()
 
+    def carries(self, memory: Allocation) -> bool:
+        return memory in self.followed()
+
     def _ran(self, entry: Ran) -> None:
         """Keep a program that ran on what carries derivatives."""
         self.entries.append(entry)
@@ -300,9 +303,6 @@ class Reverse(Explaining):
     def followed(self) -> Collection[Allocation]:
         return self.tracked
 
-    def carries(self, memory: Allocation) -> bool:
-        return memory in self.tracked
-
     def _move(self, dest: array, src: array, add: bool) -> None:
         self.parent.move(dest, src, add)
         touched = dest.allocation in self.tracked or src.allocation in self.tracked
@@ -384,9 +384,6 @@ class Forward(Explaining):
 
     def followed(self) -> Collection[Allocation]:
         return self.dots
-
-    def carries(self, memory: Allocation) -> bool:
-        return memory in self.dots
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         moving = {i for i in program.floats if carried(arguments[i], self.dots, self.kept)}

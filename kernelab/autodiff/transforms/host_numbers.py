@@ -10,13 +10,14 @@ import numpy as np
 
 from kernelab.autodiff.transforms.base_level import BASE, current
 from kernelab.autodiff.transforms.transforms import Flattened, with_flat_structs
-from kernelab.autodiff.transforms.trees import is_whole, mapped, positions, rebuilt, scalar_shape, shaped
+from kernelab.autodiff.transforms.trees import mapped, positions, rebuilt, scalar_shape, shaped
 from kernelab.data_classes import dataclass
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.host.values import HostValue, type_of
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, float32, is_differentiable
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.context.conversion import scalar_of_dtype
 from kernelab.runtime.host.struct_instances import Instance, held_in
 
@@ -118,9 +119,9 @@ def opened(func: Callable[..., Any], args: Sequence[Any], argnums: Any) -> Opene
     """
     function, arguments = kernel_function(func), list(args)
     stated = stated_types(function)
-    asked = [argnums] if is_whole(argnums) else list(argnums) if isinstance(argnums, Sequence) else []
+    asked = [argnums] if is_integer(argnums) else list(argnums) if isinstance(argnums, Sequence) else []
     numbers = set()
-    for n in (n % len(args) for n in asked if is_whole(n) and -len(args) <= n < len(args)):
+    for n in (n % len(args) for n in asked if is_integer(n) and -len(args) <= n < len(args)):
         elements = as_array(arguments[n], stated[n] if n < len(stated) else None)
         if elements is not None:
             arguments[n] = elements

@@ -14,6 +14,7 @@ from kernelab.autodiff.transforms.trees import (
     leaves,
     lines,
     mapped,
+    number_count,
     parts,
     rebuilt,
     scalar_shape,
@@ -43,9 +44,9 @@ def rows(recorded: Recorded, chunk_size: int | None = None) -> list[list[array]]
 def _rows(recorded: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
     output, inputs, parent = recorded.outputs[k], recorded.inputs, current()
     shape = scalar_shape(output)
-    count = int(np.prod(shape, dtype=np.int64))
+    count = number_count(output)
     scalar = scalar_of(output.dtype)
-    matrices = [fresh((count, _count(source)), scalar_of(source.dtype), source) for source in inputs]
+    matrices = [fresh((count, number_count(source)), scalar_of(source.dtype), source) for source in inputs]
     stretches = chunks(count, chunk_size, sum(source.allocation.nbytes for source in inputs))
     for chunk in steps("rows of the Jacobian", stretches):
         seeds: list[array | None] = [None] * len(recorded.outputs)
@@ -86,9 +87,9 @@ def columns(
     result: Any = None
     aux: Any = None
     held: list[HostArray] = []
-    filled = [i for i in chosen if _count(args[i])]
+    filled = [i for i in chosen if number_count(args[i])]
     for i in filled:
-        source, count = args[i], _count(args[i])
+        source, count = args[i], number_count(args[i])
         blocks: list[array] = []
         stretches = chunks(count, chunk_size, 2 * source.allocation.nbytes)
         for chunk in steps("columns of the Jacobian", stretches):
@@ -105,7 +106,9 @@ def columns(
                 values = [level.first(out).seen() for out in outputs]
                 held = held or [each.copy() for each in values]
                 _require_alike(func, held, values)
-            blocks = blocks or [fresh((_count(out), count), scalar_of(out.dtype), out) for out in outputs]
+            blocks = blocks or [
+                fresh((number_count(out), count), scalar_of(out.dtype), out) for out in outputs
+            ]
             for matrix, out, out_dot in zip(blocks, outputs, dots, strict=True):
                 down = lines(matrix, 1, chunk.start, len(chunk), scalar_shape(out))
                 parent.move(down, scalars(level.view(out_dot)))
@@ -123,7 +126,7 @@ def columns(
 def _block(output: array, source: array, matrix: array | None) -> array:
     """A block of a Jacobian in the shape of output and input; None stands for one without columns."""
     if matrix is None:
-        matrix = fresh((_count(output), 0), scalar_of(output.dtype), output)
+        matrix = fresh((number_count(output), 0), scalar_of(output.dtype), output)
     return shaped(matrix, (*scalar_shape(output), *scalar_shape(source)))
 
 
@@ -176,7 +179,3 @@ def chunks(count: int, size: int | None, nbytes: int) -> list[range]:
     """0 to `count` in stretches: of `size` if given, else so that lanes of `nbytes` fit into memory."""
     step = size if size is not None else max(1, CHUNK_BYTES // max(nbytes, 1))
     return [range(start, min(count, start + step)) for start in range(0, count, step)]
-
-
-def _count(elements: array) -> int:
-    return int(np.prod(scalar_shape(elements), dtype=np.int64))

@@ -6,6 +6,7 @@ function must not change its arguments, and returns arrays; `requires_grad` play
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial, wraps
 from itertools import accumulate
 from typing import Any
@@ -329,17 +330,13 @@ class Exact:
 
         After the last run, arrays that the user holds have what was computed for them.
         """
-        results = compute(self.arrays) if self.level is None else self._run_at(self.level, compute)
+        with nullcontext() if self.level is None else self.level.active():
+            results = compute(self.arrays)
+        if self.level is not None:
+            results = [self.level.wide(each) for each in results]
         if is_last:
             self.leave()
         return [traced(each.seen(), look_at(each)) for each in results]
-
-    def _run_at(
-        self, level: Vectors, compute: Callable[[Sequence[array]], Sequence[array]]
-    ) -> Sequence[array]:
-        with level.active():
-            results = compute(self.arrays)
-        return [level.wide(each) for each in results]
 
     def leave(self) -> None:
         """Give arrays that the user holds what was computed for them."""

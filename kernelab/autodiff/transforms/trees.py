@@ -14,9 +14,9 @@ from kernelab.autodiff.transforms.base_level import current
 from kernelab.errors import GradientError, KernelTypeError, a_thing, name_of, shown_type, type_name
 from kernelab.host.traced import Traced
 from kernelab.lang.structs import placed
-from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, shape_of
+from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, shape_of, size_of
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.layout import contiguous_strides, is_picked
+from kernelab.runtime.array.layout import contiguous_strides, is_integer, is_picked
 from kernelab.runtime.context.recorder import refusal, unrecorded
 from kernelab.runtime.host.create import zeros
 from kernelab.runtime.host.struct_instances import Instance, cleared, held_in
@@ -224,17 +224,12 @@ def rebuilt(value: Any, items: Iterator[Any]) -> Any:
     return mapped(value, lambda part: together(part, items) if is_struct(part) else next(items))
 
 
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number, and not a truth value."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def chosen_by(func: Callable[..., Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
     """The positions that `argnums` names; raises KernelTypeError for what names none."""
     require_callable(func)
-    one = is_whole(argnums)
+    one = is_integer(argnums)
     chosen: tuple[Any, ...] = (argnums,) if one else tuple(argnums) if isinstance(argnums, Sequence) else ()
-    if not chosen or not all(map(is_whole, chosen)):
+    if not chosen or not all(map(is_integer, chosen)):
         message = f"argnums={argnums!r} chooses no argument of {name_of(func)}"
         hint = "pass a position, such as 0, or a tuple of them; the arguments stand behind: grad(f)(x, y)"
         raise refusal(KernelTypeError, message, "argnums", hint)
@@ -298,7 +293,7 @@ def _no_floats(value: Any, what: str) -> Exception:
     kind = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
     message = f"{what} is {kind}: only floats and arrays of floats are differentiated"
     hint = "make an array of it: kl.array(..., dtype=float)"
-    if is_whole(value):
+    if is_integer(value):
         hint = f"where a float is meant, write {value}.0; argnums= chooses other arguments"
     if isinstance(value, dict | list | tuple):
         hint = "pass each array as an argument, with argnums=(0, 1), or a struct of arrays (@kl.struct)"
@@ -335,6 +330,11 @@ def _require_like_struct(value: Any, like: Any, what: str) -> None:
 def scalar_shape(elements: array) -> tuple[int, ...]:
     """The shape of an array with the components of its elements as last axes."""
     return (*elements.shape, *shape_of(elements.dtype))
+
+
+def number_count(elements: array) -> int:
+    """The number of scalars in an array."""
+    return elements.size * size_of(elements.dtype)
 
 
 def lines(matrix: array, axis: int, first: int, count: int, rest: Sequence[int]) -> array:

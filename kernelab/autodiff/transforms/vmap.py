@@ -13,9 +13,10 @@ from kernelab.autodiff.transforms.base_level import current
 from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
 from kernelab.autodiff.transforms.rows_and_columns import chunks
 from kernelab.autodiff.transforms.transforms import Function, call
-from kernelab.autodiff.transforms.trees import argument_name, is_whole, leaves, rebuilt, with_all_fields
+from kernelab.autodiff.transforms.trees import argument_name, leaves, rebuilt, with_all_fields
 from kernelab.errors import GradientError, a_thing, name_of
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.host.structarray import structarray
 
@@ -43,7 +44,7 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
 
 def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
     """The axis that counts the lanes of one argument; GradientError where `dim` names none."""
-    if not is_whole(dim):
+    if not is_integer(dim):
         message = f"in_dims says {dim!r} for argument {name}, which is not an axis"
         raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
     if isinstance(arg, structarray):
@@ -94,7 +95,7 @@ def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int
         message = f"out_dims has {len(axes)} entries for the {len(whole)} arrays that {name_of(func)} returns"
         raise refusal(GradientError, message, "out_dims")
     for dim, joined in zip(axes, whole, strict=True):
-        if not is_whole(dim) or not -joined.ndim <= dim < joined.ndim:
+        if not is_integer(dim) or not -joined.ndim <= dim < joined.ndim:
             message = (
                 f"out_dims says {dim!r} for a result that has {joined.ndim} axes, that of the lanes included"
             )
