@@ -332,8 +332,7 @@ def _component_scalar(name: str, dtype: Meaning | None, components: Sequence[Val
         case TypeRef(Scalar() as scalar):
             return scalar
         case None:
-            scalars = [part if isinstance(part, Scalar) else part.scalar for part in components]
-            return scalars[0] if scalars else float32
+            return scalar_of(components[0]) if components else float32
         case _:
             raise Unshaped(name, f"the dtype of {name} has to be a type of numbers")
 

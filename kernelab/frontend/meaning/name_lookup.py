@@ -200,25 +200,23 @@ class Scope:
 
     def attribute(self, module: ModuleRef, name: str) -> Meaning:
         """The meaning of `module.name`; raises Unknown."""
+        if module.module is not None and not _is_of(module.module, ("kernelab", "warp")):
+            return self._foreign(module, name)
         words = language()
-        own = module.module is None or _is_of(module.module, ("kernelab", "warp"))
-        if own and name in words:
+        if name in words:
             return words[name]
-        if own and name in CONSTANTS:
+        if name in CONSTANTS:
             return Weak(CONSTANTS[name])
-        shaped = type_named(name) if own else None
+        shaped = type_named(name)
         if shaped is not None:
             return TypeRef(shaped)
-        if not own:
-            return self._foreign(module, name)
         if module.module is not None and hasattr(module.module, name):
             return self._value(f"{module.name}.{name}", getattr(module.module, name))
-        missing = (NAMES.find(name) or PUBLIC_NAMES.find(name)) if own else None
+        missing = NAMES.find(name) or PUBLIC_NAMES.find(name)
         if missing is not None:
             reason = f": {missing.reason}" if missing.reason else ""
             raise Unknown(f"{module.name} has no {name}{reason}", missing.hint)
-        names = words if own else dir(module.module)
-        raise Unknown(f"{module.name} has no {name}", _closest(name, names))
+        raise Unknown(f"{module.name} has no {name}", _closest(name, words))
 
     def _foreign(self, module: ModuleRef, name: str) -> Meaning:
         """The meaning of a name of NumPy, `math` or another module of the notebook; raises Unknown."""
