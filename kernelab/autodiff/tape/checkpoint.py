@@ -76,14 +76,13 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     for passed in arrays_in(arrays):
         observer.reads(passed)
     title = f"the checkpoint of {getattr(func, '__name__', 'a function')}"
-    token = RECORDER.set(observer)
     try:
-        result = func(*arrays)
+        with during(RECORDER, observer):
+            result = func(*arrays)
     except BaseException:  # also an interrupt
         recording.has_failed(title, observer.written_outside(), place, observer.read_outside())
         raise
     finally:
-        RECORDER.reset(token)
         observer.close()
     observer.record(func, arrays, title, tuple(arrays_in(result)))
     return result

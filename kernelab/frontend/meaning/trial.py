@@ -8,7 +8,7 @@ import ast
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from enum import Enum
 from types import BuiltinFunctionType, ModuleType
@@ -26,23 +26,20 @@ NOT_RUN = "not run"
 """The code of diagnostics that say what a trial does not know: they are shown to nobody."""
 
 
-@contextmanager
-def trial() -> Iterator[None]:
+def trial() -> AbstractContextManager[None]:
     """Within the block, what this thread lowers leaves no trace."""
-    if is_trial():
-        yield
-        return
-    token = _COPIES.set({})
-    try:
-        yield
-    finally:
-        _COPIES.reset(token)
+    copies = _COPIES.get()
+    return _with_copies({} if copies is None else copies)
+
+
+def no_trial() -> AbstractContextManager[None]:
+    """Within the block, what this thread lowers stays: what is loaded once is loaded as a whole."""
+    return _with_copies(None)
 
 
 @contextmanager
-def no_trial() -> Iterator[None]:
-    """Within the block, what this thread lowers stays: what is loaded once is loaded as a whole."""
-    token = _COPIES.set(None)
+def _with_copies(copies: dict[Any, Any] | None) -> Iterator[None]:
+    token = _COPIES.set(copies)
     try:
         yield
     finally:
