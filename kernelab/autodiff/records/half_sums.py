@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from kernelab.autodiff.records.adjoint_buffers import Level, fresh, scalars
-from kernelab.lang.types import Scalar, float32, scalar_of, with_scalar
+from kernelab.lang.types import Array, Scalar, float32, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import INDICES
 from kernelab.runtime.kernel.kernel import Kernel
@@ -71,6 +71,5 @@ def _slice(numbers: array, k: int) -> array:
 
 @cache
 def _kernels(half: Scalar, ndim: int) -> dict[str, Kernel]:
-    kind = "array" if ndim == 1 else f"array{ndim}d"
-    arrays, at = f"bar: {kind}[{half}], total: {kind}[float32]", ", ".join(INDICES[:ndim])
+    arrays, at = f"bar: {Array(half, ndim)}, total: {Array(float32, ndim)}", ", ".join(INDICES[:ndim])
     return kernels_of(TEXT.format(arrays=arrays, at=at, half=half), "kernelab sums")

@@ -23,7 +23,7 @@ from kernelab import hooks
 from kernelab.backend.common.reach import bounds
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
 from kernelab.host.traced import Origins
-from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
+from kernelab.lang.types import Array, Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
 from kernelab.runtime.array.origins import note_copied
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
@@ -315,7 +315,6 @@ BODIES = {
 def _entry(what: str, scalar: Scalar, ndim: int) -> Callable[[bytes], None]:
     names, body = BODIES[what]
     at = ", ".join(INDICES[:ndim])
-    type = f"array[{scalar}]" if ndim == 1 else f"array{ndim}d[{scalar}]"
-    head = ", ".join(f"{name}: {type}" for name in names.split(", "))
+    head = ", ".join(f"{name}: {Array(scalar, ndim)}" for name in names.split(", "))
     text = f"def {what}_elements({head}):\n    {at} = tid()\n    {body.format(at=at, scalar=scalar)}\n"
     return hooks.compile_entry(text, f"{what}_elements")
