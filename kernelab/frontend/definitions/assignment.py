@@ -312,8 +312,7 @@ def row_target(frame: Frame, node: ast.expr, value: Meaning | None) -> ArrayRef 
     root, steps = places.steps_of(node, lambda attr: False)
     groups = places.groups_of(steps)
     parts = [part for group in groups for part in group]
-    has_slice = any(isinstance(part, ast.Slice) for part in parts)
-    if not has_slice and not isinstance(value, ArrayRef):
+    if not array_views.has_slice(parts) and not isinstance(value, ArrayRef):
         return None
     if not isinstance(_row_variable(frame, root), ArrayRef | TupleOf):
         return None

@@ -104,24 +104,27 @@ def overload(kernel: Any, types: Sequence[Any] | Mapping[str, Any] | None = None
     """
     if types is None and isinstance(kernel, FunctionType):
         return _of_stub(kernel, names_around())
+    name = getattr(kernel, "__name__", repr(kernel))
+    generic = _generic(kernel, name, "give one of its parameters the type Any, or launch it as it is")
+    return kernel.instance(stated(generic, types or ()))
+
+
+def _generic(kernel: Any, name: str, hint: str) -> GenericKernel:
+    """What a kernel with parameters of `Any` is made of; raises KernelTypeError for anything else."""
     if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
-        name = getattr(kernel, "__name__", repr(kernel))
-        hint = "give one of its parameters the type Any, or launch it as it is"
         raise KernelTypeError(Diagnostic(f"{name} is not a kernel with parameters of Any", hint=hint))
-    return kernel.instance(stated(kernel.loaded, types or ()))
+    return kernel.loaded
 
 
 def _of_stub(stub: FunctionType, names: Mapping[str, Any]) -> Kernel:
-    kernel = names.get(stub.__name__)
+    kernel: Any = names.get(stub.__name__)
     hint = "define the kernel with Any first, then @overload a def of its name"
-    if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
-        message = f"{stub.__name__} is not a kernel with parameters of Any"
-        raise KernelTypeError(Diagnostic(message, hint=hint))
+    generic = _generic(kernel, stub.__name__, hint)
     parameters = stub.__code__.co_varnames[: stub.__code__.co_argcount]
     annotations = annotations_of(stub)
     annotations = {name: evaluated(annotations.get(name), stub, names) for name in parameters}
-    kernel.instance(stated(kernel.loaded, [annotations[name] for name in parameters]))
-    return kernel
+    kernel.instance(stated(generic, [annotations[name] for name in parameters]))
+    return kernel  # type: ignore[no-any-return]
 
 
 def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -145,9 +145,6 @@ class Call:
 
         Raises KernelMemoryError if they take more than may be kept besides the bytes `held` already.
         """
-        if not pullback.residuals:
-            self.primal()
-            return ()
         kept = [Residual(type, self.grid.threads, self.space) for type in pullback.residuals]
         with configured(self.config):
             parts = [*self.parts, *(residual.packed for residual in kept)]

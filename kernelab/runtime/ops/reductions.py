@@ -324,17 +324,15 @@ def _axis(values: array, axis: int) -> int:
 
 
 def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool, place: Device) -> array:
-    if out is not None:
-        require_array(out, "out is")
     if out is None:
-        wanted = traced and scalar_of(elem).is_float
-        return zeros(shape, elem, place, wanted)
+        return zeros(shape, elem, place, traced and scalar_of(elem).is_float)
+    require_array(out, "out is")
     if out.dtype != elem or out.shape != shape:
         message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
         raise KernelTypeError.of(message, "out", f"make it with kl.zeros({shape}, dtype=kl.{elem})")
-    if out.is_contiguous:
-        return out
-    raise KernelValueError.of("out has to be contiguous", "out", "write into a new array, then copy it")
+    if not out.is_contiguous:
+        raise KernelValueError.of("out has to be contiguous", "out", "write into a new array, then copy it")
+    return out
 
 
 def _value(target: array) -> Any:
