@@ -382,6 +382,13 @@ def test_no_record_is_blamed_that_is_right() -> None:
             assert wrong_adjoint(operation, case.draw(int(rng.integers(99)))) is None, case.name
 
 
+def test_stairs_that_a_step_of_a_large_number_passes_are_a_kink() -> None:
+    text = "def stairs(x: array[float], y: array[float]):\n    y[tid()] = floor(x[tid()]) * x[tid()]"
+    x, y = kl.array([690056.9375], requires_grad=True), kl.zeros(1, requires_grad=True)
+    with pytest.raises(GradientError, match="has a kink or a jump within the step"):
+        kl.autograd.gradcheck(kl.compile(text)["stairs"], dim=1, inputs=[x], outputs=[y])
+
+
 def test_an_infinite_derivative_is_named_at_its_line(kernels: dict[str, Any]) -> None:
     worst = judged(kernels["rooted"], [1.5, 1.0], [kl.zeros(2)]).worst()
     assert worst.verdict == "not finite"
