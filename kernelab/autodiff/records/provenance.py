@@ -116,17 +116,6 @@ class Provenance(Witness):
         if outer:
             self._look_around()
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._written.clear()
-        self._compared.clear()
-        self.arrays.clear()
-        self.numbers.clear()
-        self.differentiated.clear()
-        self._host_reads.clear()
-        self._known.clear()
-        self._told.clear()
-
     @property
     def has_host_reads(self) -> bool:
         """Whether the host may hold values that it has read."""

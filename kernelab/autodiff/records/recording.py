@@ -54,11 +54,15 @@ class Recording(Witness, Recorder):
         self.guard = guard
         self.epoch = 0
         self.times: dict[int, int] | None = None
+        self._outlines: dict[Hashable, Outline] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without any record."""
         self.records: list[Record] = []
         self.scopes: list[Scope] = []
         self._open: list[tuple[str, Any, int]] = []
         self._watches: dict[Hashable, Watch] = {}
-        self._outlines: dict[Hashable, Outline] = {}
         self._waiting: dict[Allocation, LaunchRecord | list[LaunchRecord]] = {}
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
@@ -66,7 +70,7 @@ class Recording(Witness, Recorder):
         # What the last run of a function has left stays alive: the next may bind its name to another array.
         self._left: dict[int, tuple[Any, Sequence[Allocation]]] = {}
         self.provenance = Provenance()
-        self.is_plain = True
+        self.is_plain = all(outline.is_plain for outline in self._outlines.values())
         self.has_large = False
         """Whether the adjoint of a launch may have a program for records that are `leaving`."""
         self.is_checked = False
@@ -75,20 +79,9 @@ class Recording(Witness, Recorder):
         """Forget everything."""
         self.epoch += 1
         self.times = None if self.times is None else {}
-        self.records.clear()
-        self.scopes.clear()
-        self._open.clear()
-        self._watches.clear()
         self._written.clear()
-        self._waiting.clear()
-        self._marks.clear()
-        self.provenance.clear()
-        self.is_plain = all(outline.is_plain for outline in self._outlines.values())
-        self.has_large = self.is_checked = False
-        self.lost.clear()
-        self.idle.clear()
-        self._left.clear()
         self.guard.clear()
+        self._begin()
 
     def ends(self) -> None:
         """Record the writes that nobody has seen since the last record: the ``with`` block ends."""
