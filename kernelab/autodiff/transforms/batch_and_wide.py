@@ -307,17 +307,6 @@ class Batch(Level):
         """The numbers of an array, as they are computed, a lane a row."""
         return scalars(self.parent.stand_in(self.view(elements))).host().reshape(self.lanes, -1)
 
-    def joined(self, elements: array, axis: int = 0) -> array:
-        """The lanes of an array, one after another along a new axis."""
-        return with_first_at(self.parent.copy(self.view(elements)), axis)
-
-
-def with_first_at(elements: array, axis: int) -> array:
-    """A view of an array in which its first axis has another place."""
-    order = list(range(1, elements.ndim))
-    order.insert(axis, 0)
-    return elements.transpose(order)
-
 
 def with_lanes(
     program: Program, grid: Extents, wide: Positions, lanes: int, before: int | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.base_level import current
-from kernelab.autodiff.transforms.batch_and_wide import Batch, with_first_at
+from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.rows_and_columns import chunks
 from kernelab.autodiff.transforms.transforms import Function, call
 from kernelab.autodiff.transforms.trees import argument_name, leaves, rebuilt, with_all_fields
@@ -85,7 +85,7 @@ def map_lanes(
             parent.move(_slice(joined, 0, chunk), level.view(out))
         level.end()
     axes = zip(whole, _out_axes(func, whole, out_dims), strict=True)
-    return rebuilt(result, iter([with_first_at(joined, dim % joined.ndim) for joined, dim in axes]))
+    return rebuilt(result, iter([_with_first_at(joined, dim % joined.ndim) for joined, dim in axes]))
 
 
 def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int]:
@@ -101,6 +101,13 @@ def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int
             )
             raise refusal(GradientError, message, "out_dims", f"pass {-joined.ndim} to {joined.ndim - 1}")
     return axes
+
+
+def _with_first_at(elements: array, axis: int) -> array:
+    """A view of an array in which its first axis has another place."""
+    order = list(range(1, elements.ndim))
+    order.insert(axis, 0)
+    return elements.transpose(order)
 
 
 def _slice(elements: array, axis: int, chunk: range) -> array:
