@@ -131,7 +131,7 @@ class UserFunction(FunctionHints, Single, Displayed):
         """A function that behaves the same, and whose changes leave no trace in this one."""
         copy = object.__new__(type(self))
         state = {name: v.copy() if isinstance(v, dict | list) else v for name, v in vars(self).items()}
-        vars(copy).update(state, listener=None, kernels={}, _active=set())
+        vars(copy).update(state, listener=None, _active=set())
         return copy
 
     def signature(self) -> tuple[Parameter, ...]:
