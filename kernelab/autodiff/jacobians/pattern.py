@@ -21,7 +21,6 @@ from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, 
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.create import from_numpy
 from kernelab.runtime.kernel.decorators import kernel
-from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import launch
@@ -37,6 +36,8 @@ else:
 
 FEW = 1 << 13
 """The number of entries up to which Python colours them before a kernel for it would be built."""
+
+_kernel_of = cache(kernel)
 
 
 def _columns_in_turn(
@@ -79,15 +80,8 @@ def _in_turn(function: Callable[..., None], *arguments: Numbers) -> Numbers:
         function(*lists)
         return np.array(lists[-1], np.int32)
     arrays = [from_numpy(numbers.astype(np.int32), device=CPU) for numbers in arguments]
-    launch(_kernel(function), 1, arrays, record_tape=False)
+    launch(_kernel_of(function), 1, arrays, record_tape=False)
     return arrays[-1].numpy()
-
-
-@cache
-def _kernel(function: Callable[..., None]) -> Kernel:
-    result = kernel(function)
-    assert isinstance(result, Kernel)
-    return result
 
 
 def starts(sorted_keys: Numbers, count: int) -> Numbers:
