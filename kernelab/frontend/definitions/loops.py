@@ -369,10 +369,10 @@ def carried(frame: Frame, stmt: ast.For | ast.While, jumps: Collection[Jump]) ->
     names = frame.facts.carried[stmt]
     ordered = [name for name in frame.facts.assignments if name in names]
     others = sorted(names - set(ordered))
-    watches = [WATCH + name for name in ordered if name in frame.facts.watched and WATCH + name in frame.env]
-    own = {WATCH + name for name in (name.id for name in targets(stmt))}
+    watched = frame.facts.watched - {name.id for name in targets(stmt)}
+    watches = [WATCH + name for name in ordered if name in watched and WATCH + name in frame.env]
     result = [RETURNED] if "return" in jumps and not frame.is_kernel else []
-    return [*ordered, *others, *(watch for watch in watches if watch not in own), *result]
+    return [*ordered, *others, *watches, *result]
 
 
 # ------------------------------------------------------------------------------------------------- storage
