@@ -80,7 +80,9 @@ def _absorbs(
     frame: Frame, stmt: ast.If, rest: Sequence[ast.stmt], jumps: Collection[Jump], live: Live
 ) -> bool:
     """Lower an `if`, with the rest of its block where that belongs into it; says whether it took it."""
-    cond = _condition(frame, stmt.test)
+    cond: Atom = Var(bool_)  # what stays after a mistake
+    with _collecting(frame, ()):
+        cond = condition(frame, stmt.test)
     then, orelse = stmt.body, stmt.orelse
     if isinstance(cond, Const):
         chosen = then if cond.value else orelse
@@ -127,13 +129,6 @@ def _guard(frame: Frame, jumps: Collection[Jump], rest: Sequence[ast.stmt], live
         return
     with frame.builder.at(frame.places.first_line(rest[0])):
         branch(frame, ("rest", id(rest[0])), flag, lambda: None, lambda: block(frame, rest, live), live)
-
-
-def _condition(frame: Frame, test: ast.expr) -> Atom:
-    conditions: list[Atom] = []
-    with _collecting(frame, ()):
-        conditions.append(condition(frame, test))
-    return conditions[0] if conditions else Var(bool_)
 
 
 @contextmanager
@@ -207,23 +202,14 @@ def _for(frame: Frame, stmt: ast.For) -> None:
         return
     assert isinstance(stmt.target, ast.Name)
     name = stmt.target.id
-    head, start, step = _range(frame, call, name)
-    if head is not None and call is not stmt.iter:
+    start: Atom = integer(0)
+    step: Atom = integer(1)
+    head = LoopHead(Var(int32, name), start)  # what stays after a mistake
+    with _collecting(frame, changed_in([stmt])), frame.builder.at(frame.places(call)):
+        head, start, step = loops.head(frame, call, name)
+    if call is not stmt.iter:
         head, start, step = loops.backwards(frame, head, start, step)
-    if head is None:
-        for changed in changed_in([stmt]):
-            frame.poison(changed)
-        head, start, step = LoopHead(Var(int32, name), integer(0)), integer(0), integer(1)
-    over = head
-    loops.over_range(frame, stmt, over, lambda: loops.index(frame, over, start, step, name), inside)
-
-
-def _range(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead | None, Atom, Atom]:
-    """The canonical head of a loop over `range(...)`, its start and its step; no head after a mistake."""
-    heads: list[tuple[LoopHead, Atom, Atom]] = []
-    with _collecting(frame, ()), frame.builder.at(frame.places(call)):
-        heads.append(loops.head(frame, call, name))
-    return heads[0] if heads else (None, FALSE, FALSE)
+    loops.over_range(frame, stmt, head, lambda: loops.index(frame, head, start, step, name), inside)
 
 
 def _while(frame: Frame, stmt: ast.While) -> None:
