@@ -13,7 +13,6 @@ from typing import Any
 
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, Source, Span, a_thing
-from kernelab.frontend.definitions.custom_derivatives import Rules
 from kernelab.frontend.definitions.definitions import Template
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake
@@ -203,9 +202,8 @@ class NativeFunction(UserFunction):
         params: Mapping[str, Value | Array],
         sums: Mapping[str, Value],
         then: Snippet | None = None,
-        renamed: Mapping[str, str] | None = None,
     ) -> Function:
-        """The function of the IR that runs a snippet, and after it another one."""
+        """The function of the IR that runs a snippet, and after it one that clears adjoints."""
         vars = {name: Var(type, name, self.span) for name, type in params.items()}
         builder = Builder()
         with builder.at(self.span):
@@ -214,7 +212,7 @@ class NativeFunction(UserFunction):
             args = tuple(vars[param.name] for param in snippet.arguments)
             builder.emit(Native(outs, snippet, args, self.span))
             if then is not None:
-                names = [(renamed or {}).get(param.name, param.name) for param in then.arguments]
+                names = [f"adj_{p.name}" if p.access == "clear" else p.name for p in then.arguments]
                 builder.emit(Native((), then, tuple(vars[name] for name in names), self.span))
         return verify(Function(snippet.name, tuple(vars.values()), builder.close(*outs), (), self.span))
 
@@ -223,9 +221,9 @@ class NativeFunction(UserFunction):
     def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
         if isinstance(instance, BrokenCall):
             return instance
-        rules = self.rules.of if isinstance(self.rules, Rules) else {}
+        rules = self.rules
         try:
-            others = Rules(rules).lower(self, bound, instance) if rules else CustomRules(instance.function)
+            others = CustomRules(instance.function) if rules is None else rules.lower(self, bound, instance)
             grad = others.grad if self.texts.adj is None else self._grad()
             replay = others.replay if self.texts.replay is None else self._replay()
         except BrokenCall as broken:
@@ -242,10 +240,7 @@ class NativeFunction(UserFunction):
         assert self.texts.adj is not None
         params = self._params()
         floats = {name: type for name, type in params.items() if is_differentiable(type)}
-        sums: dict[str, Value] = {}
-        for name, type in floats.items():
-            if not isinstance(type, Array):
-                sums[f"adj_{name}"] = type
+        sums = {f"adj_{name}": type for name, type in floats.items() if not isinstance(type, Array)}
         result = self._result()
         bars: dict[str, Value | Array] = {} if result is None else {"adj_ret": result}
         bars |= {f"adj_{name}": type for name, type in floats.items() if isinstance(type, Array)}
@@ -255,10 +250,7 @@ class NativeFunction(UserFunction):
                 message = f"the adj_snippet of {self.name} changes {param.name}"
                 raise self._mistake(message, f"add to adj_{param.name}: the backward pass changes no values")
         then = self._clearing(floats, adjoint.text)
-        renamed = {name: f"adj_{name}" for name in floats if isinstance(floats[name], Array)}
-        if then is not None:
-            renamed = {p.name: renamed[p.name] for p in then.params if p.access == "clear"}
-        return self._function(adjoint, params | bars, sums, then, renamed)
+        return self._function(adjoint, params | bars, sums, then)
 
     def _clearing(self, floats: Mapping[str, Value | Array], adj: str) -> Snippet | None:
         """The snippet once more, setting to 0 the adjoints of what it stores to; None if there is nothing."""
