@@ -119,3 +119,36 @@ def test_a_second_pass_waits_while_an_adjoint_adds_to_the_gradient_itself(
     monkeypatch.setattr(LaunchRecord, "pull", pulled)
     assert passes.run() == pytest.approx([3.0 * value for value in once])
     assert passes.lock.waiting.is_set()
+
+
+def in_another_thread(work: Callable[[], Any]) -> Any:
+    """What a function returns that another thread runs."""
+    results: list[Any] = []
+    other = Thread(target=lambda: results.append(work()))
+    other.start()
+    other.join()
+    return results[0]
+
+
+@pytest.mark.parametrize("is_assigned", [False, True])
+def test_a_transform_warns_of_an_array_that_another_thread_makes_of_its_values(is_assigned: bool) -> None:
+    def function(x: Any) -> Any:
+        y, w = x * x, kl.zeros(3)
+        made = in_another_thread(lambda: w.assign(y.numpy()) if is_assigned else kl.array(np.sin(y.numpy())))
+        return ((w if is_assigned else made) * x).sum()
+
+    x = kl.array([0.5, 1.2, 2.0], requires_grad=True)
+    with pytest.warns(kl.KernelWarning, match="the values came by the host"):
+        kl.func.grad(function)(x)
+    with pytest.warns(kl.KernelWarning, match="the values came by the host"):
+        kl.func.jvp(function, (x,), (kl.ones(3),))
+
+
+def test_a_transform_is_silent_where_another_thread_only_looks(recwarn: pytest.WarningsRecorder) -> None:
+    def function(x: Any) -> Any:
+        y = x * x
+        in_another_thread(lambda: float(y.numpy().sum()))
+        return (y * x).sum()
+
+    kl.func.grad(function)(kl.array([0.5, 1.2, 2.0], requires_grad=True))
+    assert not recwarn.list

@@ -471,6 +471,11 @@ class Level(Witness, Recorder):
         if not self._is_carried(elements.allocation):  # else it is memory that this function has computed
             self._warn_of_host_data(elements, data, "array")
 
+    def made_outside(self, elements: array, data: Any) -> None:
+        """Warn of an array that another thread makes of values taken here, as of one made here."""
+        if self._thread != get_ident():
+            self._warn_of_host_data(elements, data, "array")
+
     def _warn_of_host_data(self, elements: array, data: Any, how: str) -> None:
         for level in self.outwards():
             values = level._provenance and level._provenance.made_from_host(elements, data, how=how)

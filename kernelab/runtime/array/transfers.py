@@ -27,7 +27,7 @@ from kernelab.lang.types import Array, Scalar, scalar_of, shape_of, uint8, uint1
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
 from kernelab.runtime.array.origins import note_copied
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
-from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, note_given, notify_outside_use
+from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, note_unrecorded, notify_outside_use
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes
 from kernelab.runtime.memory.streams import allocate_pinned
@@ -138,7 +138,7 @@ def write(target: Strided, values: Any, how: str, data: Any) -> None:
     if recorder is not None:
         recorder.overwritten(target, how, data)
     else:
-        note_given(data)
+        note_unrecorded(target, data)
 
 
 def put(target: Strided, values: Any) -> None:

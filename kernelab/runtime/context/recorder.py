@@ -88,6 +88,9 @@ class Recorder:
         """
         return ()
 
+    def made_outside(self, elements: Elements, data: Any) -> None:
+        """An array was made, or set, from numbers that carry origins, where this recorder sees nothing."""
+
     def computed_outside(self, read: Sequence[Elements], written: Sequence[Elements]) -> None:
         """Arrays were computed from others, or copied, where this recorder sees nothing."""
 
@@ -127,6 +130,14 @@ def note_given(numbers: Any, captured: Origins = ()) -> None:
     given = GIVEN.get()
     if given is not None:
         given += (*origins(numbers), *captured)
+
+
+def note_unrecorded(elements: Elements, data: Any) -> None:
+    """Note an array that is made, or set, from host data while nothing records in this thread."""
+    note_given(data)
+    if ENTERED and origins(data):
+        for recorder in tuple(ENTERED):
+            recorder.made_outside(elements, data)
 
 
 def notify_outside_use(
@@ -335,7 +346,7 @@ def made_from_host(elements: Elements, data: Any) -> None:
     if recorder is not None:
         recorder.made_from_host(elements, data)
     else:
-        note_given(data)
+        note_unrecorded(elements, data)
 
 
 @hooks.filled.provide
