@@ -114,6 +114,17 @@ BODIES = {
     ),
     "several of one name": "return one_of(3) + one_of(x) + one_of(v.xy) + one_of(by=y, v=v) + one_of(int(y))",
     "a vector handed back": "scaled(v, 3.0); return v.x + v.y",
+    "a second name handed back": "w = v; scaled(w, 3.0); return v.x + v.y + w.x",
+    "a name of a branch handed back": "w = v if x > 0.0 else v.zyx; scaled(w, 3.0); return v.x + w.x",
+    "a field handed back": "p = Part(x, v); w = p.place; scaled(w, 3.0); return p.place.x + v.x + w.x",
+    "a second struct handed back": "p = Part(x, v); q = p; moved(q, y); return p.mass + q.place.x",
+    "a loop over a tuple handed back": (
+        "\n    s = 0.0\n    for w in (v, v):\n        scaled(w, y)\n        s += w.x\n    return s"
+    ),
+    "a second transform filled": (
+        "t = kl.transform(v, kl.quat_identity()); u = t; kl.transform_set_translation(u, 2.0 * v); "
+        "return t.p.x + u.p.x"
+    ),
     "a struct handed back": "p = Part(x, v); moved(p, y); return p.mass + 2.0 * p.place.x + v.x",
     "draws": ("s = kl.rand_init(7); a = kl.randf(s); b = kl.randf(s, x, 9.0); return a + b + kl.randn(s)"),
     "draws of a loop": (

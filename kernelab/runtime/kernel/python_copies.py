@@ -7,20 +7,23 @@
 
 A draw, `randf(state)`, advances the variable `state`.  What a parameter annotated with `ref` holds at the end
 goes back to the caller's struct, vector or matrix.  Functions that assign to no component or field, draw
-nothing and hand nothing back run as they are: there nobody can tell.
+nothing, hand nothing back and call nothing that does run as they are: there nobody can tell.
 """
 
 import ast
-from collections.abc import Callable, Collection
+import builtins
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from kernelab.errors import KernelSyntaxError
-from kernelab.frontend.meaning.scope import draws, state_of
+from kernelab.frontend.meaning.scope import draws, filled, state_of
 from kernelab.frontend.meaning.source import source_of
 from kernelab.host.values import HostValue
 from kernelab.runtime.host.host_words import word
 from kernelab.runtime.host.struct_instances import Instance
+from kernelab.runtime.kernel.loading import closure
 
 _COPIED, _NEXT_STATE, _WRITE_BACK = "__copied", "__next_state", "__write_back"
 _VALUE, _AROUND, _CALLERS = "__value", "__around", "__callers_"
@@ -68,7 +71,8 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
     tree = module.body[0]
     if not isinstance(tree, ast.FunctionDef):
         return function
-    if not refs and not any(_mutates_or_draws(node) for node in ast.walk(tree)):
+    names = ChainMap(closure(function), function.__globals__, vars(builtins))
+    if not refs and not any(_mutates_or_draws(node, names) for node in ast.walk(tree)):
         return function
     tree.decorator_list, tree.returns = [], None
     tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
@@ -86,17 +90,29 @@ def with_copies(function: Callable[..., Any], refs: Collection[str] = ()) -> Cal
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells |= {_COPIED: CellType(copied), _NEXT_STATE: CellType(next_state), _WRITE_BACK: CellType(write_back)}
     code = _compiled(tree, tuple(cells), function.__code__.co_filename)
-    closure = tuple(cells[name] for name in code.co_freevars)
-    copying = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    held = tuple(cells[name] for name in code.co_freevars)
+    copying = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, held)
     copying.__kwdefaults__ = function.__kwdefaults__
     return copying
 
 
-def _mutates_or_draws(node: ast.AST) -> bool:
-    """Whether it shows what a name stands for: it sets a part of that, or advances it."""
+def _mutates_or_draws(node: ast.AST, names: Mapping[str, Any]) -> bool:
+    """Whether it shows what a name stands for: it sets a part of that, or advances or fills it."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         return isinstance(node.ctx, ast.Store)
-    return isinstance(node, ast.Call) and _drawn(node) is not None
+    return isinstance(node, ast.Call) and (_drawn(node) is not None or _fills(node, names))
+
+
+def _fills(node: ast.Call, names: Mapping[str, Any]) -> bool:
+    """Whether a call may change an argument: of a function with `ref` parameters, or one not there yet."""
+    match node.func:
+        case ast.Name(name):
+            callee = names.get(name)
+        case ast.Attribute(ast.Name(root), name):
+            callee = getattr(names.get(root), name, None)
+        case _:
+            return True
+    return callee is None or bool(node.args[filled(name, len(node.args))] or getattr(callee, "_refs", ()))
 
 
 def _drawn(node: ast.Call) -> tuple[str, str] | None:
