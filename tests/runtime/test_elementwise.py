@@ -1,7 +1,10 @@
 """Operators and `map`: their values and types, what a tape makes of them, and what they refuse."""
 
+import linecache
 import operator
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -487,3 +490,14 @@ def test_a_comparison_on_a_tape_ends_no_chain() -> None:
         assert (y > 2.0).list() == [False, True]
     tape.backward(grads={y: kl.ones(2)})
     assert x.grad.list() == [2, -4]
+
+
+def test_a_function_whose_annotation_was_edited_is_lowered_anew(tmp_path: Path) -> None:
+    """Its byte code is the same: Python does not evaluate annotations of variables."""
+    text = "import kernelab as kl\ndef f(v):\n    s: kl.{} = 2048.0\n    s += 1.0\n    return float(s) * v\n"
+    path, results = tmp_path / "functions.py", []
+    for name in ("float16", "float32"):
+        path.write_text(text.format(name))
+        linecache.checkcache(str(path))
+        results += values(kl.map(runpy.run_path(str(path))["f"], array(1.0)))
+    assert results == [2048.0, 2049.0]

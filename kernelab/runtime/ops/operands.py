@@ -83,8 +83,8 @@ def callee_of(func: Any, count: int) -> UserFunction:
         return function
     word = getattr(func, "__kernelab_name__", None) or (str(func) if isinstance(func, Scalar) else None)
     if isinstance(func, np.ufunc) or (inspect.isbuiltin(func) and func.__module__ == "math"):
-        module = np if isinstance(func, np.ufunc) else inspect.getmodule(func)
-        return _word(func.__name__, count, ("module", module))
+        module = ("np", np) if isinstance(func, np.ufunc) else ("math", inspect.getmodule(func))
+        return _word(func.__name__, count, module)
     if isinstance(word, str):
         return _word(word, count)
     if inspect.isbuiltin(func) and func in (abs, min, max, round):
@@ -111,7 +111,7 @@ def mistakes_raised() -> Iterator[None]:
 def _word(name: str, count: int, *module: tuple[str, ModuleType | None]) -> UserFunction:
     """A function that calls a word of the language, or of a module, on its arguments."""
     names = ", ".join(f"x{k}" if k else "x" for k in range(count))
-    called = f"module.{name}" if module else name
+    called = f"{module[0][0]}.{name}" if module else name
     return function_of(name, f"def {name}_({names}):\n    return {called}({names})", module)
 
 
@@ -134,12 +134,13 @@ def _python(func: Callable[..., Any]) -> UserFunction:
     defaults = dict(enumerate(func.__defaults__ or ())) | (func.__kwdefaults__ or {})
     values = [*used.items(), *defaults.items()]
     key = tuple((name, _same(value, _attributes_in(code))) for name, value in values)
-    return _lowered(Keyed((code, repr(defaults), key), (func, used)))
+    # Code objects can be equal though their texts are not: annotations of variables are not in them.
+    return _lowered(Keyed((id(code), repr(defaults), key), (func, used)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keyed:
-    """A function and the names around it, equal to another if its code and what it names are the same."""
+    """A function and the names around it, equal to another with the same code object and the same values."""
 
     key: Any
     held: tuple[Callable[..., Any], dict[str, Any]]
