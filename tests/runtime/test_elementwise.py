@@ -501,3 +501,14 @@ def test_a_function_whose_annotation_was_edited_is_lowered_anew(tmp_path: Path) 
         linecache.checkcache(str(path))
         results += values(kl.map(runpy.run_path(str(path))["f"], array(1.0)))
     assert results == [2048.0, 2049.0]
+
+
+HALF = kl.float16
+
+
+def test_annotations_of_variables_name_what_the_code_does_not() -> None:
+    def rounded(v: Any) -> Any:
+        s: HALF = 2049.0  # type: ignore[valid-type]
+        return float(s) * v
+
+    assert values(kl.map(rounded, array(1.0))) == [2048.0]

@@ -80,6 +80,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.compile(3), KernelTypeError, r"compile takes the text of kernels, not the int 3"),
     (lambda h: kl.kernel(3), KernelTypeError, r"kernel decorates a def, not the int 3"),
     (lambda h: kl.func("f"), KernelTypeError, r"func decorates a def, not the text 'f'"),
+    (lambda h: kl.func(lambda v: v * 2.0), KernelTypeError, r"func decorates a def, not a lambda"),
     (lambda h: kl.struct(3), KernelTypeError, r"struct decorates a class, not the int 3"),
     # shapes
     (lambda h: kl.zeros("a"), KernelTypeError, r"extent of an array is a whole number, not the text 'a'"),

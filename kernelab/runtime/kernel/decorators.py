@@ -456,9 +456,10 @@ class NativeFunction(Function):
 
 
 def _require_def(function: Any, word: str) -> Any:
-    if inspect.isfunction(function):
+    is_lambda = getattr(function, "__name__", "") == "<lambda>"
+    if inspect.isfunction(function) and not is_lambda:
         return function
-    message = f"{word} decorates a def, not {described(function)}"
+    message = f"{word} decorates a def, not {'a lambda' if is_lambda else described(function)}"
     raise KernelTypeError.of(message, word, f"write @kl.{word} above def f(...)")
 
 

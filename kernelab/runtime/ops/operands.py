@@ -9,6 +9,7 @@ matrix, a struct.  Must not know launches.
 
 import inspect
 import math
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dis import get_instructions
@@ -154,8 +155,9 @@ class Keyed:
 
 @made_once(256)
 def _lowered(keyed: Keyed) -> UserFunction:
-    function, names = keyed.held
-    return lower_python(function, names, label_of(function.__code__.co_filename))
+    function, used = keyed.held
+    around = ChainMap(used, closure(function), function.__globals__)  # annotations name more than the code
+    return lower_python(function, around, label_of(function.__code__.co_filename))
 
 
 @lru_cache(maxsize=256)
