@@ -356,9 +356,7 @@ def array_from_host(
     """
 
     def describe() -> Diagnostic:
-        related = [_took(source)]
-        if reader is not None:
-            related.append(Related(f"{reader[0]} reads them here:", reader[1].span))
+        related = [] if reader is None else [Related(f"{reader[0]} reads them here:", reader[1].span)]
         name, seen = called(elements), called(source.elements)
         if values.how == ADJOINT:
             leaf = name_of_memory(source.elements.allocation)
@@ -367,12 +365,12 @@ def array_from_host(
             message += "not differentiate what a backward pass has computed"
             hint = "take second derivatives with kl.func, as grad of grad; if this one is meant to be a "
             hint += "constant, call backward, and clone the gradient, outside of the `with tape:`"
-            return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related[1:]))
+            return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related))
         if values.how == LEFT:
             message = f"no gradient flows from {name} back to {seen}: a function of custom_vjp computed it "
-            hint = "return it from the function, too, and let its derivative take the cotangent"
             message += "here, and did not return it"
-            return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related[1:]))
+            hint = "return it from the function, too, and let its derivative take the cotangent"
+            return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related))
         if values.host_reads:
             hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', in_transform)}"
             message = f"no gradient flows from {name} back to {seen}: the values came by the host"
@@ -386,7 +384,7 @@ def array_from_host(
             )
             if not in_transform:
                 hint += ", or look at a clone: clone(x, requires_grad=False).numpy()"
-        return Diagnostic(message, values.place.span, "cut", hint=hint, related=tuple(related))
+        return Diagnostic(message, values.place.span, "cut", hint=hint, related=(_took(source), *related))
 
     by_origin = source.place if values.host_reads else None
     key, is_certain = ("array", values.place, by_origin), bool(values.host_reads)
