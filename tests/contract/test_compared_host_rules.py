@@ -484,3 +484,54 @@ def test_functions_that_take_float32_only_are_compared_in_it() -> None:
     x = kl.array([0.5, -1.0, 200.0])
     assert told(square, lambda x, bar: 2.0 * x * bar, (x,)) == []
     assert len(told(square, lambda x, bar: 3.0 * x * bar, (x,))) == 1
+
+
+def square_for_two(n: int) -> Any:
+    """The power n, with a rule that is right for n = 2 alone."""
+    return kl.func.custom_vjp(lambda x: x.numpy() ** n, lambda x, bar: 2.0 * x.numpy() * bar.numpy())
+
+
+class Powers:
+    exponent = 2
+
+    def power(self, x: Any) -> Any:
+        return x.numpy() ** self.exponent
+
+    def back(self, x: Any, bar: Any) -> Any:
+        return 2.0 * x.numpy() * bar.numpy()
+
+
+class Cubes(Powers):
+    exponent = 3
+
+
+@pytest.mark.parametrize("kind", ["a closure", "methods"])
+def test_functions_of_one_text_are_compared_by_what_they_captured(kind: str) -> None:
+    def made(n: int) -> Any:
+        if kind == "a closure":
+            return square_for_two(n)
+        powers = Powers() if n == 2 else Cubes()
+        return kl.func.custom_vjp(powers.power, powers.back)
+
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    for _ in range(4):
+        assert kl.func.grad(lambda x: made(2)(x).sum())(x).list() == [2.0, 4.0, 6.0]
+    with pytest.warns(kl.KernelWarning, match="where differences of"):
+        kl.func.grad(lambda x: made(3)(x).sum())(x)
+
+
+def test_a_function_made_anew_with_another_number_each_time_is_not_compared_for_ever() -> None:
+    runs = []
+
+    def made(factor: float) -> Any:
+        def scaled(x: Any) -> Any:
+            runs.append(factor)
+            return factor * x.numpy()
+
+        return kl.func.custom_vjp(scaled, lambda x, bar: factor * bar.numpy())
+
+    x = kl.array([1.0, 2.0], requires_grad=True)
+    for k in range(60):
+        before = len(runs)
+        kl.func.grad(lambda x, k=k: made(1.0 + k)(x).sum())(x)
+    assert len(runs) - before == 1

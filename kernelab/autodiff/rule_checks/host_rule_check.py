@@ -87,7 +87,7 @@ def compare(rule_of: tuple[HostCall, Sequence[int]], arguments: Sequence[array])
     call, active = rule_of
     arrays = arguments[: len(call.places)]
     assert call.compared is not None
-    compared, tries = call.compared, call.compared.known.tried
+    compared, tries = call.compared, call.compared.tried
     pending = [n for n in active if n not in compared.places and tries[n] < MOST_TRIES]
     tries.update(pending)
     faults = _faults(call, arrays, pending)

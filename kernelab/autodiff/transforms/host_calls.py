@@ -36,6 +36,7 @@ from kernelab.runtime.context.recorder import (
 )
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.kernel.loading import closure
 from kernelab.runtime.launch.checked import require_written
 from kernelab.runtime.memory.memory import Allocation, set_aside, youngest, zeros_like_memory
 from kernelab.settings import during
@@ -49,19 +50,27 @@ MOST_TRIES = 3
 MOST_KEPT = 1 << 12
 """Of how many functions it is remembered what is known of them."""
 
+MOST_VARIANTS = 16
+"""How many functions with the same code are compared by themselves, as they captured other numbers."""
+
+
+Captured = tuple[object, ...]
+"""The numbers and texts that functions hold in their closures and defaults, and the classes of methods."""
+
 
 @dataclass(slots=True, eq=False)
 class Known:
     """What is known of functions with the same `code`, and of their derivatives.
 
-    `tried` counts how often each argument was compared, `settled` how often it was looked at whether the
-    derivative `uses_state`: whether it needs what the last run of the function has left outside, as in an
-    attribute.  It `is_nondeterministic` if that differs from run to run.  `latest` tells which call ran last.
-    The function `is_stateful` if its results depend on what its runs leave in arrays; None if unknown.
+    `tried` counts, by what they captured, how often each argument was compared, `settled` how often it was
+    looked at whether the derivative `uses_state`: whether it needs what the last run of the function has left
+    outside, as in an attribute.  It `is_nondeterministic` if that differs from run to run.  `latest` tells
+    which call ran last.  The function `is_stateful` if its results depend on what its runs leave in arrays;
+    None if unknown.
     """
 
     code: tuple[Any, Any]
-    tried: Counter[int] = field(default_factory=Counter)
+    tried: dict[Captured, Counter[int]] = field(default_factory=dict)
     settled: int = 0
     uses_state: bool = False
     is_stateful: bool | None = None
@@ -75,9 +84,13 @@ _KNOWN: dict[tuple[int, int], Known] = {}
 
 @dataclass(slots=True, eq=False)
 class Compared:
-    """For which arrays comparisons of a derivative with differences are over, and what else is known."""
+    """For which arrays comparisons of a derivative with differences are over, and what else is known.
+
+    `tried` counts those of functions with the same code that captured the same numbers.
+    """
 
     known: Known
+    tried: Counter[int]
     places: set[int] = field(default_factory=set)
     is_settled: bool = False
 
@@ -87,7 +100,24 @@ class Compared:
         code = code_of(func), code_of(back)
         if len(_KNOWN) == MOST_KEPT:
             _KNOWN.clear()
-        return Compared(_KNOWN.setdefault((id(code[0]), id(code[1])), Known(code)))
+        known = _KNOWN.setdefault((id(code[0]), id(code[1])), Known(code))
+        captured = (*_captured(func), *_captured(back)) if len(known.tried) < MOST_VARIANTS else ()
+        return Compared(known, known.tried.setdefault(captured, Counter()))
+
+
+def _captured(function: Any) -> Iterator[object]:
+    """What a function has besides its code that is told by its value."""
+    while isinstance(function, partial):
+        yield from _plain((*function.args, *function.keywords.values()))
+        function = function.func
+    if (owner := getattr(function, "__self__", None)) is not None:
+        yield id(type(owner))
+    yield from _plain([*closure(function).values(), *(getattr(function, "__defaults__", None) or ())])
+
+
+def _plain(values: Iterable[Any]) -> Iterator[object]:
+    kinds = bool | int | float | str | np.generic
+    yield from ((type(value), repr(value)) for value in values if isinstance(value, kinds))
 
 
 def code_of(function: Any) -> Any:
