@@ -203,12 +203,7 @@ def interrupt_in_launch(thread: int) -> None:
     inside, seen = (CpuEntry.__call__.__code__, CpuEntry._run_vectors.__code__, Block.run.__code__), 0
     while seen < 5:
         stack = [frame.f_code for frame, _ in traceback.walk_stack(sys._current_frames()[thread])]
-        is_native = stack[0] in (
-            CpuEntry.__call__.__code__,
-            CpuEntry._run_vectors.__code__,
-            Block.run.__code__,
-        )
-        is_inside = is_native or any(code.co_filename == chunk.__file__ for code in stack)
+        is_inside = stack[0] in inside or any(code.co_filename == chunk.__file__ for code in stack)
         seen = seen + 1 if is_inside else 0
         threading.Event().wait(0.002)
     os.kill(os.getpid(), signal.SIGINT)

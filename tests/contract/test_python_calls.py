@@ -125,6 +125,13 @@ BODIES = {
         "t = kl.transform(v, kl.quat_identity()); u = t; kl.transform_set_translation(u, 2.0 * v); "
         "return t.p.x + u.p.x"
     ),
+    "what was before a step": """
+    p, s = Part(x, v), 0.0
+    for k in range(3):
+        prev = p
+        moved(p, y)
+        s += p.place.x - prev.place.x
+    return s""",
     "a struct handed back": "p = Part(x, v); moved(p, y); return p.mass + 2.0 * p.place.x + v.x",
     "draws": ("s = kl.rand_init(7); a = kl.randf(s); b = kl.randf(s, x, 9.0); return a + b + kl.randn(s)"),
     "draws of a loop": (
@@ -315,3 +322,30 @@ def test_a_step_along_the_gradient_of_a_struct_is_silent() -> None:
         spring.axis -= 0.1 * spring.grad.axis
         tape.zero()
     assert spring.stiffness == pytest.approx(0.7 * 0.4**3)
+
+
+@kl.func
+def overwrites(v: kl.vec3):  # type: ignore[no-untyped-def]
+    w = v
+    w[0] = w[0] * 2.0
+    v[1] = 7.0
+    return v[0] + v[1] + 10.0 * w[0]
+
+
+AXIS = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+@kl.func
+def along(v: float):  # type: ignore[no-untyped-def]
+    w = AXIS
+    w[0] = w[0] * 2.0
+    return v * w[0] + AXIS[0]
+
+
+def test_arrays_of_numpy_that_stand_for_vectors_are_values() -> None:
+    values = np.array([1.0, 2.0, 3.0], np.float32)
+    assert overwrites(values) == overwrites(kl.vec3(1.0, 2.0, 3.0)) == 28.0
+    assert values.tolist() == [1.0, 2.0, 3.0]
+    assert [along(1.0), along(1.0)] == [3.0, 3.0]
+    assert AXIS.tolist() == [1.0, 2.0, 3.0]
+    assert kl.map(along, kl.array([1.0])).list() == [3.0]

@@ -24,7 +24,6 @@ from kernelab.frontend.meaning.source import annotations_of, keep_text
 from kernelab.frontend.meaning.trial import no_trial
 from kernelab.guidance.missing_names import FunctionHints
 from kernelab.host.single import Single
-from kernelab.host.values import HostValue
 from kernelab.lang.ir import RuleName
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.array_attributes import ref
@@ -45,7 +44,7 @@ from kernelab.runtime.kernel.loading import (
     warn_of,
 )
 from kernelab.runtime.kernel.pickling import Def, Text
-from kernelab.runtime.kernel.python_copies import with_copies
+from kernelab.runtime.kernel.python_copies import VALUES, with_copies
 from kernelab.runtime.kernel.signature import stated
 
 Decorator = Callable[[Callable[..., Any]], Any]
@@ -300,7 +299,7 @@ class Function(FunctionHints, Single, hooks.Displayed):
     def _run(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self._refs:
             self._tell_of_numbers(arguments, named)
-        if any(isinstance(value, Instance | HostValue) for value in (*arguments, *named.values())):
+        if any(isinstance(value, VALUES) for value in (*arguments, *named.values())):
             arguments, named = self._copied(arguments, named)
         return self._with_copies(*arguments, **named)
 
@@ -321,7 +320,7 @@ class Function(FunctionHints, Single, hooks.Displayed):
     def _tell_of_numbers(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Warn, once, where a number is to be handed back: Python has no way to change a caller's."""
         given = dict(zip(self._python.__code__.co_varnames, arguments, strict=False)) | named
-        lost = [n for n in self._refs if n in given and not isinstance(given[n], Instance | HostValue)]
+        lost = [n for n in self._refs if n in given and not isinstance(given[n], VALUES)]
         if lost and not self._is_told:
             self._is_told = True
             message = f"{self.name} hands `{min(lost)}` back in kernels, and a call from Python leaves the "
@@ -334,8 +333,7 @@ class Function(FunctionHints, Single, hooks.Displayed):
         """Arguments as a kernel passes them: structs, vectors and matrices as copies, but for `ref[...]`."""
 
         def own(name: str, value: Any) -> Any:
-            is_copied = isinstance(value, Instance | HostValue) and name not in self._refs
-            return value.copy() if is_copied else value
+            return value.copy() if isinstance(value, VALUES) and name not in self._refs else value
 
         pairs = zip_longest(self._python.__code__.co_varnames[: len(arguments)], arguments, fillvalue="")
         return tuple(own(*pair) for pair in pairs), {name: own(name, value) for name, value in named.items()}

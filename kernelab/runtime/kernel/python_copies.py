@@ -17,13 +17,17 @@ from collections.abc import Callable, Collection, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from kernelab.errors import KernelSyntaxError
 from kernelab.frontend.meaning.scope import draws, filled, state_of
 from kernelab.frontend.meaning.source import source_of
-from kernelab.host.values import HostValue
 from kernelab.runtime.host.host_words import word
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.loading import closure
+
+VALUES = np.ndarray | Instance
+"""What kernels pass by value and Python by reference: vectors and matrices, NumPy's own too, and structs."""
 
 _COPIED, _NEXT_STATE, _WRITE_BACK = "__copied", "__next_state", "__write_back"
 _VALUE, _AROUND, _CALLERS = "__value", "__around", "__callers_"
@@ -31,7 +35,7 @@ _VALUE, _AROUND, _CALLERS = "__value", "__around", "__callers_"
 
 def copied(value: Any) -> Any:
     """A copy of a struct, a vector or a matrix, and of those in a tuple; anything else as it is."""
-    if isinstance(value, HostValue | Instance):
+    if isinstance(value, VALUES):
         return value.copy()
     if type(value) in (tuple, list):
         return type(value)(copied(item) for item in value)
@@ -50,7 +54,7 @@ def write_back(place: Any, value: Any) -> None:
     """Set the struct, vector or matrix of a caller to a value; a number of Python's cannot be set."""
     if value is place:
         return
-    if isinstance(place, HostValue):
+    if isinstance(place, np.ndarray):
         place[...] = value
     elif isinstance(place, Instance):
         for name in place._values:
