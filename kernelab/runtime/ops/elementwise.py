@@ -78,7 +78,8 @@ def map(
     """Apply `func` to every element of arrays and return the array of results, or write them to `out`.
 
     `func` is a function of a kernel cell, an operation of the language, a NumPy function of the same meaning,
-    or a Python function or lambda of plain arithmetic; with several results they become a list of arrays.
+    or a Python function or lambda of plain arithmetic, whose parameters take what they are given, whatever
+    their annotations say; with several results they become a list of arrays.
     `inputs` are arrays, whose shapes broadcast as NumPy's do, and numbers, vectors, matrices and structs that
     are the same for all elements.  The results require gradients if an input does.  With `return_kernel` the
     kernel is returned instead, for launches on arrays of these types: its arguments are the inputs, then the
