@@ -328,3 +328,30 @@ def test_a_rule_holds_for_what_is_compiled_after_it_though_the_function_was_in_u
     assert slopes() == [before] * 3
     attach()
     assert slopes() == [after] * 3
+
+
+OPEN = """
+def twice(t: Any):
+    return t * 2.0
+
+@func_grad(twice)
+def adj_twice(t: Any, r: Any):
+    adjoint[t] += r * 2.0
+
+@func_jvp(twice)
+def jvp_twice(t: Any, dt: Any):
+    return dt * 2.0
+
+def run(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = twice(x[i])
+"""
+
+
+def test_rules_may_leave_types_open_as_their_function_does() -> None:
+    run = kl.compile(OPEN)["run"]
+    x, y = kl.array([1.0, 3.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        run[2](x, y)
+    tape.backward(grads={y: kl.ones(2)})
+    assert x.grad.list() == [2.0, 2.0]

@@ -68,13 +68,21 @@ class Rule:
         return self.template.span
 
 
+def _stated(rule: Rule, argument: ast.arg) -> Any:
+    """The type that an annotation states; None without one, and for one that leaves it open."""
+    annotation = argument.annotation
+    if annotation is None or rule.template.is_open(annotation):
+        return None
+    return rule.template.type(annotation)
+
+
 def definition_for(rule: Rule, function: UserFunction) -> UserFunction:
     """The definition that a rule is for, of several of one name: that whose parameters come first in it."""
     if len(function.members) == 1:
         return function.members[0]
     arguments = rule.template.arguments
     names = [argument.arg for argument in arguments]
-    stated = [one.annotation and rule.template.type(one.annotation) for one in arguments]
+    stated = [_stated(rule, one) for one in arguments]
     fitting: dict[tuple[bool, int], list[UserFunction]] = {}
     for member in function.members:
         own = member.signature()
@@ -173,10 +181,10 @@ class _Lowering:
         return meanings
 
     def agree(self, rule: Rule, argument: ast.arg, kind: Bound) -> None:
-        if argument.annotation is None or not isinstance(kind, Type | Struct | StructArray):
+        if not isinstance(kind, Type | Struct | StructArray):
             return
-        stated = rule.template.type(argument.annotation)
-        if stated != kind:
+        stated = _stated(rule, argument)
+        if stated not in (None, kind):
             message = f"{rule.name} takes {argument.arg} as {stated}; for {self.callee.name} it is {kind}"
             hint = f"write «{argument.arg}: {kind}»"
             raise self.mistake(rule, message, hint, rule.template.places(argument))
