@@ -108,8 +108,9 @@ class TapeReport(ReportHints, ShownOnce):
         if bad is None:
             return
         failure = bad.failure()
-        told = "" if self.is_exact else f"; {OTHER_VALUES}"
-        raise GradientError(replace(failure, message=failure.message + told))
+        if not self.is_exact:
+            failure = replace(failure, message=f"{failure.message}; {OTHER_VALUES}")
+        raise GradientError(failure)
 
 
 @dataclass(frozen=True, slots=True)

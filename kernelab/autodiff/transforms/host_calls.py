@@ -106,7 +106,7 @@ class Compared:
 
 
 def _captured(function: Any) -> Iterator[object]:
-    """What a function has besides its code that is told by its value."""
+    """The numbers and texts that a function holds besides its code, and the class of a method's object."""
     while isinstance(function, partial):
         yield from _plain((*function.args, *function.keywords.values()))
         function = function.func
