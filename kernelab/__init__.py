@@ -177,21 +177,6 @@ def __getattr__(name: str) -> _Any:
     return globals().setdefault(name, found)  # threads that ask at the same time get one object
 
 
-class _NoModule:
-    """The last that Python asks for a module of kernelab: says why there is none, as of a name."""
-
-    @staticmethod
-    def find_spec(name: str, *_: _Any) -> None:
-        """Raise ModuleNotFoundError for what kernelab has not, neither as a module nor as a name."""
-        package, _, module = name.partition(".")
-        if package == __name__ and module not in __dir__():
-            error = _imported("kernelab.guidance.missing_names").missing(package, module, _FACES)
-            raise ModuleNotFoundError(str(error), name=name)
-
-
-_sys.meta_path.append(_NoModule)
-
-
 def __dir__() -> list[str]:
     """The names that a completer offers: the public names, not the folders that they come from."""
     return sorted({*_starred(), *_imported("kernelab.language").words(), *_FACES, "__version__"})

@@ -4,8 +4,6 @@ import math
 import re
 from collections.abc import Callable
 from ctypes import c_bool, c_double, c_uint16
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -257,26 +255,6 @@ def test_errors_can_be_caught_by_warps_names() -> None:
 def test_a_name_that_is_missing_says_why(name: str, why: str) -> None:
     with pytest.raises(AttributeError, match=f"(?s)kernelab has no {name}: .*{re.escape(why)}"):
         getattr(kl, name)
-
-
-@pytest.mark.parametrize("name", ["fem", "sim", "sparse", "render", "context", "linear"])
-def test_so_does_a_module_that_is_missing(name: str) -> None:
-    with pytest.raises(kl.KernelAttributeError) as of_name:
-        getattr(kl, name)
-    with pytest.raises(ModuleNotFoundError) as of_module:
-        import_module(f"kernelab.{name}")
-    assert str(of_module.value) == str(of_name.value)
-    assert of_module.value.name == f"kernelab.{name}"
-    with pytest.raises(ImportError, match=f"kernelab has no {name}: "):
-        exec(f"from kernelab import {name}", {})
-
-
-def test_a_module_that_is_like_another_is_told_so_and_a_name_is_none() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"kernelab has no optm\n  hint: did you mean optim\?"):
-        import_module("kernelab.optm")
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'kernelab\.Tape'"):
-        import_module("kernelab.Tape")
-    assert find_spec("kernelabel") is None
 
 
 def test_a_kernel_that_names_what_is_missing_hears_why() -> None:
