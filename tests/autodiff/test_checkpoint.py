@@ -1,6 +1,7 @@
 """`kl.checkpoint`: one record for what a function launches, run again for its adjoint."""
 
 import gc
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -38,10 +39,23 @@ def roots(x: array[float], y: array[float]):
 def row(traj: array2d[float], t: int):
     i = tid()
     traj[t + 1, i] = sin(traj[t, i]) * 1.5
+
+def copied(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i]
+
+def fill(y: array[float]):
+    y[tid()] = 2.0
+
+def first(n: int, y: array[float]):
+    i = tid()
+    if i < n:
+        y[i] = 0.0
 """
 
 kernels: dict[str, Any] = kl.compile(TEXT)
 step, squash, total = kernels["step"], kernels["squash"], kernels["total"]
+fill, first = kernels["fill"], kernels["first"]
 START = [0.3, -0.7, 1.1, 0.2]
 
 
@@ -670,3 +684,48 @@ def test_a_write_of_the_second_run_through_a_view_taken_after_the_first_is_an_er
     views.append(state.numpy())
     with pytest.raises(kl.TapeError, match="the tape did not see how"):
         tape.backward(loss)
+
+
+PARTS: dict[str, tuple[Callable[[kl.array], Any], list[float]]] = {
+    "nothing": (lambda y: None, [1.0, 1.0, 1.0, 1.0]),
+    "a shorter launch": (lambda y: fill[2](y), [0.0, 0.0, 1.0, 1.0]),
+    "a launch over a slice": (lambda y: fill[1](y[1:2]), [1.0, 0.0, 1.0, 1.0]),
+    "a copy into a slice": (lambda y: kl.copy(y[::2], kl.ones(2, dtype=float)), [0.0, 1.0, 0.0, 1.0]),
+    "slices that are not all": (lambda y: (fill[1](y[:1]), y[2:].zero_()), [0.0, 1.0, 0.0, 0.0]),
+    "a launch that wrote nothing": (lambda y: first[4](0, y), [1.0, 1.0, 1.0, 1.0]),
+    "all, by a launch": (lambda y: fill[4](y), [0.0, 0.0, 0.0, 0.0]),
+    "all, by two launches": (lambda y: (fill[1](y[:1]), fill[3](y[1:])), [0.0, 0.0, 0.0, 0.0]),
+    "all, by the host": (lambda y: y.fill_(2.0), [0.0, 0.0, 0.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("overwritten", PARTS)
+def test_what_is_not_overwritten_before_it_is_read_comes_from_outside(
+    overwritten: str, checked: bool
+) -> None:
+    """An array with gradients takes them further; one without them is reported where any would be lost."""
+    overwrite, arriving = PARTS[overwritten]
+
+    def gradients(requires_grad: bool) -> tuple[kl.array, kl.array]:
+        x, w, loss = leaf(), leaf(), zeros(1)
+        y = kl.zeros(4, dtype=float, requires_grad=requires_grad)
+
+        def work() -> None:
+            overwrite(y)
+            total[4](y, loss)
+            total[4](w, loss)
+
+        with kl.Tape() as tape:
+            kernels["copied"][4](x, y)
+            kl.checkpoint(work) if checked else work()
+        tape.backward(loss)
+        return x, w
+
+    x, w = gradients(requires_grad=True)
+    assert x.grad.list() == arriving and w.grad.list() == [1.0] * 4
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        x, w = gradients(requires_grad=False)
+    assert x.grad.list() == [0.0] * 4 and w.grad.list() == [1.0] * 4
+    assert any("no gradient flows through `y`" in str(one.message) for one in caught) == any(arriving)

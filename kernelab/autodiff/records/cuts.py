@@ -193,7 +193,7 @@ def _carry(step: Step, carrying: Carrying) -> list[Found]:
             carrying[memory] = before._replace(
                 roots=before.roots | roots, overwritten=(), parts=before.and_in(target)
             )
-        elif isinstance(step.record, CopyRecord | OverwriteRecord) and memory in carrying:
+        elif memory in carrying and _replaces(step.record, target):
             parts = (*carrying[memory].overwritten, target)
             if are_all(parts, numbers_of(memory, scalar_of(target.dtype))):
                 del carrying[memory]
@@ -207,6 +207,13 @@ def _leads(record: Record, sources: Sequence[array], target: array) -> bool:
     if isinstance(record, LaunchRecord):
         return bool(sources) and record.leads(sources, target)
     return bool(sources) and not ends_chain(record)
+
+
+def _replaces(record: Record, target: array) -> bool:
+    """Whether a record has written all elements of an array, whatever they were."""
+    if isinstance(record, LaunchRecord):
+        return any(record.arguments[i] is target and record.overwrites_all(i) for i in record.outline.written)
+    return isinstance(record, CopyRecord | OverwriteRecord)
 
 
 def _late(record: Record) -> Sequence[array]:

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
 from kernelab.autodiff.records.backward import BackwardPlan, Puller, ends_on_the_way, sweep
+from kernelab.autodiff.records.coverage import are_all
 from kernelab.autodiff.records.cuts import distinct
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
@@ -47,8 +48,9 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     The arrays that `func` makes and does not return are freed; `backward` runs `func` again to have them, so
     a simulation of n steps in blocks of about sqrt(n) needs memory for 2 sqrt(n) of them, and its primal runs
     twice.  Checkpoints may be nested.  What `func` depends on has to be the same at the second run: pass what
-    changes (a loop's variable, a step size) as arguments.  An array that `func` changes shows the gradient
-    that it shows after a plain call.  Without an open tape it is one.
+    changes (a loop's variable, a step size) as arguments.  An array from before the call shows the gradient
+    by what it held then if `func` reads that, else by what it holds afterwards.  Without an open tape it is a
+    plain call.
 
     Raises TapeError in `backward` if the second run differs from the first.
 
@@ -210,6 +212,7 @@ class Observer(Recorder):
         self._read: set[bytes] = set()
         self._first: dict[bytes, array] = {}
         self._written: dict[bytes, array] = {}
+        self._replaced: dict[Allocation, dict[bytes, array]] = {}
         self._looked_for: set[Allocation] = set()
         self._followed: dict[Allocation, bool] = {}
         self._left: WeakSet[Allocation] = WeakSet()
@@ -280,9 +283,8 @@ class Observer(Recorder):
         if key in self._read:
             return
         self._read.add(key)
-        if not any(
-            elements.overlaps(w) for w in self._written.values() if w.allocation is elements.allocation
-        ):
+        replaced = self._replaced.get(elements.allocation)
+        if replaced is None or not are_all([*replaced.values()], elements):
             self._look_for_unseen(elements)
             self._first[key] = elements
         self._keep(elements)
@@ -299,24 +301,31 @@ class Observer(Recorder):
             self._recording.look_for_unseen(elements, own)
 
     def writes(self, elements: array) -> None:
-        """Note that an array is about to change, or has just."""
+        """Note that some elements of an array are about to change, or have just."""
         self._written.setdefault(elements.packed, elements)
+
+    def replaces(self, elements: array) -> None:
+        """Note that all elements of an array have changed, whatever they were."""
+        self.writes(elements)
+        self._replaced.setdefault(elements.allocation, {})[elements.packed] = elements
 
     def launch(self, call: Call) -> None:
         for elements in read_by(call):
             self.reads(elements)
         self.signature.launch(call)
-        written = [call.arguments[i] for i in call.kernel.plan.written]
-        for target in written:
+        for target in call.targets:
             self._look_for_unseen(target)
         call.will_write()
-        for target in written:  # also where the launch fails: part of the threads may have run
+        for target in call.targets:  # also where the launch fails: part of the threads may have run
             self.writes(target)
         try:
             call.primal()
         except BaseException:  # also an interrupt
             self.signature.failed()
             raise
+        for i in call.kernel.plan.written:
+            if call.overwrites_all(i):
+                self.replaces(call.arguments[i])
 
     def left_out(self, call: Call) -> None:
         """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""
@@ -336,13 +345,13 @@ class Observer(Recorder):
             self.reads(source)
         self.signature.copy(dest, src)
         for target in leaves_of(dest):
-            self.writes(target)
+            self.replaces(target)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._look_for_unseen(dest, own=1)
         self.signature.values(dest)
         for target in leaves_of(dest):
-            self.writes(target)
+            self.replaces(target)
 
     def made_from_host(self, elements: array, data: Any = None) -> None:
         self.signature.values(elements)
@@ -355,7 +364,7 @@ class Observer(Recorder):
         self._left.update(call.left)
         for result in results:
             self.signature.values(result)
-            self.writes(result)
+            self.replaces(result)
 
     def marked_read(self, elements: array) -> None:
         """Reads by other code may decide what the function does."""
