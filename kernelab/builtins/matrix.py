@@ -226,21 +226,72 @@ def _inverse(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [[cofactors[j][i] / determinant for j in range(len(m))] for i in range(len(m))]
 
 
-def _cofactor_matrix(m: Expr) -> Expr:
-    return matrix(_cofactors(rows(m)))
+_MOST_EXPANDED = 6
+"""The rows up to which a determinant is expanded: its cofactors are exact where it is 0."""
+
+
+def _triangle(m: Any, left: Sequence[Sequence[Any]], right: Sequence[Sequence[Any]] = ()) -> tuple[Any, Any]:
+    """An upper triangle that row operations make of a matrix, beside what they make of `right`, and a sign.
+
+    Gaussian elimination with partial pivoting (Golub and Van Loan, Matrix Computations, 3.4): the sign is
+    that of the exchanges of rows.
+    """
+    lines = [[*row, *more] for row, more in zip(left, right or [()] * len(left), strict=True)]
+    zero, one = m.const(left[0][0], 0), m.const(left[0][0], 1)
+    sign = one
+    for k in range(len(lines)):
+        for i in range(k + 1, len(lines)):
+            stays = m.le(m.magnitude(lines[i][k]), m.magnitude(lines[k][k]))
+            pairs = [*zip(lines[k], lines[i], strict=True)]
+            lines[k] = [m.where(stays, upper, lower) for upper, lower in pairs]
+            lines[i] = [m.where(stays, lower, upper) for upper, lower in pairs]
+            sign = m.where(stays, sign, -sign)
+        divisor = m.where(m.equal(lines[k][k], zero), one, lines[k][k])
+        for i in range(k + 1, len(lines)):
+            factor = lines[i][k] / divisor
+            lines[i] = [x - factor * y for x, y in zip(lines[i], lines[k], strict=True)]
+    return lines, sign
+
+
+def _eliminated_determinant(m: Any, a: Sequence[Sequence[Any]]) -> Any:
+    lines, product = _triangle(m, a)
+    for k, line in enumerate(lines):
+        product = product * line[k]
+    return product
+
+
+def _eliminated_inverse(m: Any, a: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    n = len(a)
+    unit = [[m.const(a[0][0], int(i == j)) for j in range(n)] for i in range(n)]
+    lines, _ = _triangle(m, a, unit)
+    solved: list[list[Any]] = []
+    for k in reversed(range(n)):
+        line, rest = lines[k], lines[k][n:]
+        for factor, known in zip(line[k + 1 : n], solved, strict=True):
+            rest = [x - factor * y for x, y in zip(rest, known, strict=True)]
+        solved.insert(0, [x / line[k] for x in rest])
+    return solved
+
+
+def _partials(determinant: Expr, m: Expr) -> Expr:
+    """The partials of the determinant: the cofactors, by the inverse where there are many."""
+    entries = rows(m)
+    if len(entries) <= _MOST_EXPANDED:
+        return matrix(_cofactors(entries))
+    return determinant * transpose(inverse(m))
 
 
 @composite(
     derivative=Rules(
-        lambda y, x, dots: ddot(_cofactor_matrix(x[0]), dots[0]),
-        lambda y, x, w: (w * _cofactor_matrix(x[0]),),
+        lambda y, x, dots: ddot(_partials(y, x[0]), dots[0]),
+        lambda y, x, w: (w * _partials(y, x[0]),),
     ),
     exact=True,
     tags=("product",),
 )
 def determinant(m: Any, a: MatNN) -> Float:
-    """The determinant; its derivative is the matrix of cofactors."""
-    return _determinant(a)
+    """The determinant; its derivative is the matrix of cofactors, NaN at 0 beyond 6 rows."""
+    return _determinant(a) if len(a) <= _MOST_EXPANDED else _eliminated_determinant(m, a)
 
 
 def masked(incoming: Expr, value: Expr) -> Expr:
@@ -263,5 +314,5 @@ def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
     tags=("unbounded",),
 )
 def inverse(m: Any, a: MatNN) -> MatNN:
-    """The inverse matrix; infinities and NaN where the determinant is 0, NaN where that overflows."""
-    return _inverse(a)
+    """The inverse matrix; infinities and NaN where the determinant is 0, or of up to 4 rows overflows."""
+    return _inverse(a) if len(a) <= 4 else _eliminated_inverse(m, a)

@@ -217,11 +217,18 @@ def test_an_index_of_a_vector_counts_from_the_end_where_it_is_negative() -> None
 RNG = np.random.default_rng(11)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 7, 12])
 def test_determinant_and_inverse_are_those_of_linear_algebra(n: int) -> None:
     m = RNG.uniform(-1, 1, (n, n)) + 2 * np.eye(n)
     assert np.isclose(determinant(m), np.linalg.det(m), rtol=1e-12)
     np.testing.assert_allclose(inverse(m), np.linalg.inv(m), rtol=1e-12)
+
+
+def test_rows_are_exchanged_where_a_matrix_needs_it() -> None:
+    m = np.roll(np.diag([1e-9, 2.0, -3.0, 1e9, 5.0, 6.0, 7.0]), 2, axis=0)
+    assert np.isclose(determinant(m), np.linalg.det(m), rtol=1e-12)
+    np.testing.assert_allclose(inverse(m), np.linalg.inv(m), rtol=1e-12)
+    assert determinant(m * (np.arange(7) != 3)) == 0.0
 
 
 def test_products_are_those_of_linear_algebra() -> None:
