@@ -18,7 +18,7 @@ quarters = pytest.mark.parametrize(
 
 
 @quarters
-@pytest.mark.parametrize("policy", ["save", "error"])
+@pytest.mark.parametrize("policy", ["save", "error", "passive"])
 def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy, shard: int) -> None:
     @hypothesis.seed(1 + 10 * shard)
     @settings(max_examples=38, deadline=None, database=None)

@@ -19,8 +19,8 @@ STEP = 1e-30
 INDEX = np.array([0, 2, 1, 1, 0, 2], np.int32)
 kernels: dict[str, Any] = kl.compile("\n".join(KERNELS.values()))
 _code = {name: python_oracle.compiled(text) for name, text in KERNELS.items()}
-Policy = Literal["save", "error", "careless"]
-POLICIES: tuple[Policy, ...] = ("save", "error", "careless")
+Policy = Literal["save", "error", "careless", "passive"]
+POLICIES: tuple[Policy, ...] = ("save", "error", "careless", "passive")
 Floats = np.ndarray[Any, Any]
 Complex = np.ndarray[Any, np.dtype[np.complex128]]
 
@@ -244,19 +244,34 @@ def check_tape(program: tuple[str, str], seed: int = 0, policy: Policy = "save")
     """Check that a program's gradients are exact, twice, and that the backward pass changes no primal value.
 
     Under the policy "error" nothing is checked of a program that overwrites what a gradient needs; a careless
-    program may be refused, too.  Nothing is compared where a sort has no derivative, or numbers overflow.
+    program may be refused, too.  Under "passive" the second array has no gradients: where one would pass it
+    there is a warning or an error.  Nothing is compared where a sort has no derivative, or numbers overflow.
     """
-    with contextlib.suppress(TiedError, TooLargeError, *([] if policy == "save" else [kl.TapeError])):
+    with contextlib.suppress(TiedError, TooLargeError, *_LOUD[policy]):
         _check(program, seed, policy)
+
+
+_LOUD: dict[Policy, tuple[type[BaseException], ...]] = {
+    "save": (),
+    "error": (kl.TapeError,),
+    "careless": (kl.TapeError,),
+    "passive": (kl.TapeError, kl.KernelWarning),
+}
 
 
 def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
     inside, after = program
     a, b, a_dot, b_dot, a_bar, b_bar = _drawn(seed)
+    is_passive = policy == "passive"
+    if is_passive:
+        b_dot, b_bar = 0.0 * b_dot, 0.0 * b_bar
     values, dots = slopes(inside, (a, b), (a_dot, b_dot))
     slope = float(np.sum(a_bar * dots[0]) + np.sum(b_bar * dots[1]))
 
-    leaves = [kl.array(given, dtype=kl.float64, requires_grad=True) for given in (a, b)]
+    leaves = [
+        kl.array(given, dtype=kl.float64, requires_grad=active)
+        for given, active in ((a, True), (b, not is_passive))
+    ]
     mine = {"A": kl.clone(leaves[0]), "B": kl.clone(leaves[1])}
     # A second leaf of zeros is added to the first, and shares its gradient: both have the same.
     other = kl.zeros(8, kl.float64, requires_grad=True)
@@ -264,7 +279,7 @@ def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
     if shares:
         other.grad = leaves[0].grad
     names = _words(_Kernelab) | mine | {"I": kl.array(INDEX, dtype=kl.int32)}
-    with kl.Tape("save" if policy == "careless" else policy) as tape:
+    with kl.Tape("error" if policy == "error" else "save") as tape:
         for made, leaf in zip(mine.values(), leaves, strict=True):
             kl.copy(made, leaf)
         if shares:
@@ -274,8 +289,9 @@ def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
         np.testing.assert_allclose(np.array(made.list()), expected.ravel(), rtol=1e-10, atol=1e-12)
     exec(after, names)
     before = [made.list() for made in mine.values()]
+    seeds = {mine["A"]: a_bar} if is_passive else {mine["A"]: a_bar, mine["B"]: b_bar}
     for times in (1, 2):
-        tape.backward(grads={mine["A"]: a_bar, mine["B"]: b_bar})
+        tape.backward(grads=seeds)
         found = [np.zeros(()) if leaf.grad is None else np.array(leaf.grad.list()) for leaf in leaves]
         total = float(np.sum(found[0] * a_dot) / (1 + shares) + np.sum(found[1] * b_dot.ravel()))
         assert abs(total - times * slope) <= 1e-9 * max(1.0, abs(slope)), (total / times, slope)
