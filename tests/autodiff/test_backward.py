@@ -82,6 +82,18 @@ def test_an_array_named_in_grads_needs_no_requires_grad() -> None:
     assert y.grad is None
 
 
+@pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16, kl.float64])
+def test_so_are_cotangents_of_any_type(dtype: Any) -> None:
+    x, y = kl.ones(2, dtype=dtype, requires_grad=True), kl.zeros(2, dtype=dtype)
+    kernel = kl.compile(
+        f"def f(x: array[{dtype}], y: array[{dtype}]):\n    i = tid()\n    y[i] = x[i] * x[i]"
+    )
+    with kl.Tape() as tape:
+        kernel["f"][2](x, y)
+    tape.backward(grads={y: kl.ones(2, dtype=dtype)})
+    assert gradient(x) == [2, 2]
+
+
 def test_without_arguments_the_gradients_of_the_final_arrays_are_the_cotangents() -> None:
     x, y, z = leaf(1, 2), result(2), result(2)
     with kl.Tape() as tape:

@@ -340,7 +340,7 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
         )
     if not isinstance(cotangent, array):
         values = _host_cotangent(target, cotangent)
-    elif cotangent.outline().dtype.kind == "V":
+    elif cotangent.outline().dtype.names:
         raise _no_cotangent(target, f"an array of {cotangent.dtype}")
     else:
         values = cotangent.seen()
