@@ -26,7 +26,7 @@ def everything(x: array[float], m: array[mat33], a: array2d[float], y: array[flo
     n[1:, 0] = v.yx
     n[0] *= v[3]
     z = Complex(v[0], v[2]) * Complex(x[i], n[2, 0])
-    s = weighted((z.re, z.im, n[0, 1]), vec3(*n[:, 1]))
+    s = weighted((z.re, z.im, n[0, 1]), vec3(*n[:, 1])) * vec2(*a[i + 2, :2]).y
     for c in v[::2]:
         s += c * c
     y[i] = s

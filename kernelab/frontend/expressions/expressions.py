@@ -369,10 +369,16 @@ def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:
     """An argument, or with a star those that a tuple, vector, matrix or slice of known length stands for."""
     if not isinstance(node, ast.Starred):
         return [Argument(frame.value(node), node)]
-    if isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice):
-        few = places.few(frame, frame.value(node.value.value), node.value.slice)
-        if few is not None:
-            return [Argument(item, node) for item in few]
+    match node.value:
+        case ast.Subscript(row, ast.Slice() as part):
+            few = places.few(frame, frame.value(row), part)
+        case ast.Subscript(table, ast.Tuple([index, ast.Slice() as part])):
+            row = ast.copy_location(ast.Subscript(table, index, ast.Load()), node.value)
+            few = places.few(frame, frame.value(row), part)
+        case _:
+            few = None
+    if few is not None:
+        return [Argument(item, node) for item in few]
     match frame.value(node.value):
         case TupleOf(items, None):
             values: Sequence[Meaning] = items
