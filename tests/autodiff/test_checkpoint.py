@@ -44,6 +44,10 @@ def copied(x: array[float], y: array[float]):
     i = tid()
     y[i] = x[i]
 
+def added(x: array[float], y: array[float]):
+    i = tid()
+    y[i] += x[i]
+
 def fill(y: array[float]):
     y[tid()] = 2.0
 
@@ -55,7 +59,7 @@ def first(n: int, y: array[float]):
 
 kernels: dict[str, Any] = kl.compile(TEXT)
 step, squash, total = kernels["step"], kernels["squash"], kernels["total"]
-fill, first = kernels["fill"], kernels["first"]
+added, fill, first = kernels["added"], kernels["fill"], kernels["first"]
 START = [0.3, -0.7, 1.1, 0.2]
 
 
@@ -729,3 +733,22 @@ def test_what_is_not_overwritten_before_it_is_read_comes_from_outside(
         x, w = gradients(requires_grad=False)
     assert x.grad.list() == [0.0] * 4 and w.grad.list() == [1.0] * 4
     assert any("no gradient flows through `y`" in str(one.message) for one in caught) == any(arriving)
+
+
+def test_an_array_without_gradients_that_is_only_added_to_loses_none() -> None:
+    x, y, loss = leaf(), kl.zeros(4), zeros(1)
+
+    def work() -> None:
+        added[4](x, y)
+        total[4](x, loss)
+
+    with kl.Tape() as tape:
+        for _ in range(2):
+            kl.checkpoint(work)
+    tape.backward(loss)
+    assert x.grad.list() == [2.0] * 4 and y.list() == pytest.approx([2 * start for start in START])
+    with kl.Tape() as tape:
+        kl.checkpoint(work)
+        kl.checkpoint(lambda: total[4](y, loss))
+    with pytest.warns(kl.KernelWarning, match="no gradient flows through `y`"):
+        tape.backward(loss)

@@ -133,7 +133,7 @@ class Signature:
         return elements.allocation.serial <= self.start
 
     def launch(self, call: Call) -> None:
-        for elements in read_by(call):
+        for elements in (*read_by(call), *added_to_by(call)):
             self._look_at(elements)
         self._written |= {call.arguments[i].allocation.serial for i in call.kernel.plan.written}
         self._add(f"{id(call.kernel)}".encode() + call.parts[0])
@@ -289,6 +289,13 @@ class Observer(Recorder):
             self._first[key] = elements
         self._keep(elements)
 
+    def adds_to(self, elements: array) -> None:
+        """Keep an array that is added to; adjoints flow to what it held only if it has some."""
+        if elements.requires_grad:
+            self.reads(elements)
+        elif self.signature.is_outside(elements):
+            self._keep(elements)
+
     def _keep(self, elements: array) -> None:
         if elements.packed not in self._keeps:
             self._keeps[elements.packed] = Snapshot(elements)
@@ -312,6 +319,8 @@ class Observer(Recorder):
     def launch(self, call: Call) -> None:
         for elements in read_by(call):
             self.reads(elements)
+        for elements in added_to_by(call):
+            self.adds_to(elements)
         self.signature.launch(call)
         for target in call.targets:
             self._look_for_unseen(target)
@@ -329,7 +338,7 @@ class Observer(Recorder):
 
     def left_out(self, call: Call) -> None:
         """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""
-        for elements in (*read_by(call), *(call.arguments[i] for i in call.kernel.plan.written)):
+        for elements in (*read_by(call), *call.targets):
             if self.signature.is_outside(elements):
                 self._keep(elements)
         self.signature.launch(call)
@@ -385,13 +394,17 @@ class Observer(Recorder):
 
 
 def read_by(call: Call) -> Iterator[array]:
-    """The arrays that a launch reads, used or not, and those that it adds to."""
-    plan, effects, params = call.kernel.plan, call.kernel.effects, call.kernel.primal.params
-    added_to = (i for i in plan.written if params[i] in effects.accumulates)
-    for i in (*plan.read_in_text, *plan.numbers, *added_to):
+    """The arrays that a launch reads, used or not."""
+    for i in (*call.kernel.plan.read_in_text, *call.kernel.plan.numbers):
         elements = array_of(call.arguments[i])
         if isinstance(elements, array):
             yield elements
+
+
+def added_to_by(call: Call) -> Iterator[array]:
+    """The arrays that a launch adds to."""
+    effects, params = call.kernel.effects, call.kernel.primal.params
+    return (call.arguments[i] for i in call.kernel.plan.written if params[i] in effects.accumulates)
 
 
 # ------------------------------------------------------------------------------ the second run
