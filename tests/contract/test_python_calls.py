@@ -349,3 +349,17 @@ def test_arrays_of_numpy_that_stand_for_vectors_are_values() -> None:
     assert [along(1.0), along(1.0)] == [3.0, 3.0]
     assert AXIS.tolist() == [1.0, 2.0, 3.0]
     assert kl.map(along, kl.array([1.0])).list() == [3.0]
+
+
+@kl.func
+def grown(v: kl.vec3, by: kl.vec3):  # type: ignore[no-untyped-def]
+    w = AXIS
+    before, v = v, AXIS
+    v += by
+    return before + v + 10.0 * w
+
+
+def test_so_are_those_that_change_in_place_as_a_whole() -> None:
+    values, by = np.array([1.0, 2.0, 3.0], np.float32), np.array([0.5, 0.5, 0.5], np.float32)
+    assert grown(values, by).tolist() == [12.5, 24.5, 36.5]
+    assert (values.tolist(), AXIS.tolist()) == ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])

@@ -4,6 +4,8 @@
     for q in (p, r):        for q in (p, r):
         q.x = 1.0               q = copied(q)
                                 q.x = 1.0
+    v += w                  v = copied(v)
+                            v += w
 
 A draw, `randf(state)`, advances the variable `state`.  What a parameter annotated with `ref` holds at the end
 goes back to the caller's struct, vector or matrix.  Functions that assign to no component or field, draw
@@ -104,6 +106,8 @@ def _mutates_or_draws(node: ast.AST, names: Mapping[str, Any]) -> bool:
     """Whether it shows what a name stands for: it sets a part of that, or advances or fills it."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         return isinstance(node.ctx, ast.Store)
+    if isinstance(node, ast.AugAssign):
+        return True  # of a vector that is NumPy's own, in place
     return isinstance(node, ast.Call) and (_drawn(node) is not None or _fills(node, names))
 
 
@@ -152,6 +156,14 @@ class _Copying(ast.NodeTransformer):
         each = [ast.Assign([target], value) for target, value in zip(node.targets, read, strict=True)]
         return [ast.copy_location(new, node) for new in (kept, *each)]
 
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        self.generic_visit(node)
+        return (
+            [ast.copy_location(_copy_named(node.target.id), node), node]
+            if isinstance(node.target, ast.Name)
+            else node
+        )
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         self.generic_visit(node)
         node.value = None if node.value is None else _copy(node.value)
@@ -178,10 +190,7 @@ class _Copying(ast.NodeTransformer):
         self.generic_visit(node)
         node.iter = _copied_items(node.iter)
         names = [each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)]
-        named = [
-            ast.Assign([ast.Name(name, ast.Store())], _copy(ast.Name(name, ast.Load()))) for name in names
-        ]
-        node.body[:0] = [ast.copy_location(each, node) for each in named]
+        node.body[:0] = [ast.copy_location(_copy_named(name), node) for name in names]
         return node
 
 
@@ -192,6 +201,10 @@ def _copied_items(several: ast.expr) -> ast.expr:
             several.args = [_copied_items(each) for each in several.args]
             return several
     return _copy(several)
+
+
+def _copy_named(name: str) -> ast.Assign:
+    return ast.Assign([ast.Name(name, ast.Store())], _copy(ast.Name(name, ast.Load())))
 
 
 def _copy(value: ast.expr) -> ast.expr:
