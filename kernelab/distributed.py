@@ -33,7 +33,7 @@ from kernelab.autodiff.checks.tapecheck import WHOLE, check_tape
 from kernelab.autodiff.checks.tolerance import Tolerance
 from kernelab.autodiff.jacobians.sparse import Problem, Reading, seeds_of, sparse_jacobian
 from kernelab.autodiff.jacobians.subject import of_function
-from kernelab.autodiff.tape.checkpoint import arrays_in
+from kernelab.autodiff.tape.run_signature import arrays_in
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.trees import require_callable
 from kernelab.backend.common.compiler import find_compiler

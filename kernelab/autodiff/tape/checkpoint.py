@@ -25,20 +25,18 @@ from kernelab.autodiff.records.provenance import HostRead, Provenance
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
+from kernelab.autodiff.tape.run_signature import Signature, added_to_by, arrays_in, read_by
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.array.layout import is_picked
-from kernelab.runtime.context.conversion import HostArray, checksum, described
+from kernelab.runtime.context.conversion import HostArray, described
 from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal
-from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.launch.call import Call
-from kernelab.runtime.memory.memory import Allocation, youngest
+from kernelab.runtime.memory.memory import Allocation
 from kernelab.settings import during
 
 
@@ -90,114 +88,7 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
     return result
 
 
-def arrays_in(value: Any) -> Iterator[array]:
-    """The arrays in nested tuples, lists, dicts and structs, and those that elements are picked from.
-
-    Structs stand for their leaves.
-    """
-    match value:
-        case array():
-            yield from leaves_of(value)
-        case tuple() | list() | dict():
-            for part in value.values() if isinstance(value, dict) else value:
-                yield from arrays_in(part)
-        case Instance():
-            yield from arrays_in(value._leaves())
-        case _ if is_picked(value):
-            yield from arrays_in((value.data, *value.indices))
-
-
 # ------------------------------------------------------------------------------ the first run
-
-
-class Signature:
-    """A checksum of all that a run does: its launches, their numbers, what the host hands in, its results.
-
-    Memory from before the run counts by its address, what the run makes by its layout and its number, since
-    of two arrays of one shape either may go on.  What the host may have written through a NumPy view counts
-    by its values when it is read.  The second run, the signature `of_first` at hand, counts these where the
-    first did: a view may have been taken since.
-    """
-
-    def __init__(self, also: "Signature | None" = None, of_first: "Signature | None" = None) -> None:
-        self.start = youngest()
-        self.sum = 0
-        self._exposed: list[bool] = []
-        self._exposed_first = iter(of_first._exposed if of_first is not None else ())
-        self._also = also
-        self._written: set[int] = set()
-        self._made: dict[int, int] = {}
-
-    def is_outside(self, elements: array) -> bool:
-        """Whether an array is from before the run."""
-        return elements.allocation.serial <= self.start
-
-    def launch(self, call: Call) -> None:
-        for elements in (*read_by(call), *added_to_by(call)):
-            self._look_at(elements)
-        self._written |= {call.arguments[i].allocation.serial for i in call.kernel.plan.written}
-        self._add(f"{id(call.kernel)}".encode() + call.parts[0])
-        for argument, part in zip(call.arguments, call.parts[1:], strict=True):
-            elements = array_of(argument)
-            self._add(self._layout(elements) if isinstance(elements, array) else part)
-        if self._also is not None:
-            self._also.launch(call)
-
-    def failed(self) -> None:
-        """Add that the launch has failed: a function that catches the error goes on in another way."""
-        self._add(b"failed")
-        if self._also is not None:
-            self._also.failed()
-
-    def copy(self, dest: array, src: array) -> None:
-        self._look_at(src)
-        self._written.add(dest.allocation.serial)
-        self._add(self._layout(dest) + self._layout(src))
-        if self._also is not None:
-            self._also.copy(dest, src)
-
-    def values(self, elements: array) -> None:
-        """Add values that the host hands in."""
-        self._written.add(elements.allocation.serial)
-        self._add(self._layout(elements) + elements.host().tobytes())
-        if self._also is not None:
-            self._also.values(elements)
-
-    def returns(self, arrays: Iterable[array]) -> None:
-        """Add which arrays are returned, in order."""
-        for elements in arrays:
-            self._add(self._layout(elements))
-
-    def hands_over(self, arrays: Sequence[array]) -> None:
-        """Add which arrays go to a function of the host, in order."""
-        self.returns(arrays)
-        if self._also is not None:
-            self._also.hands_over(arrays)
-
-    def _look_at(self, elements: array) -> None:
-        """Add the values of an array that a NumPy view may have changed in this run.
-
-        Of what the run reads from outside, and has not written, a change is noticed elsewhere (`Snapshot`).
-        """
-        memory = elements.allocation
-        is_own = not self.is_outside(elements) or memory.serial in self._written
-        if is_own and memory.space is None:
-            is_exposed = next(self._exposed_first, memory.was_exposed)
-            self._exposed.append(is_exposed)
-            if is_exposed:
-                self._add(elements.host().tobytes())
-
-    def _layout(self, elements: array) -> bytes:
-        where = f"{elements.ptr}" if self.is_outside(elements) else self._place(elements)
-        return f"{where}{elements.shape}{elements.strides}{elements.requires_grad}".encode()
-
-    def _place(self, elements: array) -> str:
-        """Where an array that the run made stands: the number of its memory, by first use, and its offset."""
-        number = self._made.setdefault(elements.allocation.serial, len(self._made))
-        return f"{number}.{elements.offset}"
-
-    def _add(self, more: bytes) -> None:
-        self.sum = checksum(more, self.sum)
 
 
 class Observer(Recorder):
@@ -391,20 +282,6 @@ class Observer(Recorder):
         for source in sources:
             self.reads(source)
         super().tabulate(target, sources, compute)
-
-
-def read_by(call: Call) -> Iterator[array]:
-    """The arrays that a launch reads, used or not."""
-    for i in (*call.kernel.plan.read_in_text, *call.kernel.plan.numbers):
-        elements = array_of(call.arguments[i])
-        if isinstance(elements, array):
-            yield elements
-
-
-def added_to_by(call: Call) -> Iterator[array]:
-    """The arrays that a launch adds to."""
-    effects, params = call.kernel.effects, call.kernel.primal.params
-    return (call.arguments[i] for i in call.kernel.plan.written if params[i] in effects.accumulates)
 
 
 # ------------------------------------------------------------------------------ the second run
