@@ -5,6 +5,8 @@ A mask is a vector of integers, 0 where a lane is off and -1 where it is on.  Th
 float32 are two vectors: one that is wider than those of the processor would stay in memory.
 """
 
+from collections.abc import Sequence
+
 from kernelab.codegen.vectors import vector_rows
 
 _NAMES = """
@@ -277,15 +279,9 @@ def components_of(kind: str, width: int) -> list[str]:
     """
     count, is_64 = int(kind[0]), kind.endswith("_64")
     vector, gather, size = ("vw", "gather_64", 8) if is_64 else ("vf", "gather", 4)
-    texts = []
-    for k in range(count):
-        place = [divmod(count * lane + k, width) for lane in range(width)]
-        text = "all[0]"
-        for part in range(1, count):
-            old = [at if part == 1 else lane for lane, (_, at) in enumerate(place)]
-            taken = [width + at if of == part else old[lane] for lane, (of, at) in enumerate(place)]
-            text = _shuffled(text, f"all[{part}]", taken, is_64)
-        texts.append(text)
+    registers = [f"all[{k}]" for k in range(count)]
+    places = ([divmod(count * lane + k, width) for lane in range(width)] for k in range(count))
+    texts = [_picked(registers, of_lanes, is_64) for of_lanes in places]
     gathered = [f"{gather}(p + {size * k}, offsets, mask)" for k in range(count)]
     return [
         f"struct Components{kind} {{ {vector} at[{count}]; }};",
@@ -305,27 +301,29 @@ def _put_components(kind: str, width: int) -> list[str]:
     """The helpers that write them back."""
     count, is_64 = int(kind[0]), kind.endswith("_64")
     vector, size, lines = "vw" if is_64 else "vf", 8 if is_64 else 4, []
+    components = [f"x{k}" for k in range(count)]
     for part in range(count):
-        place = [divmod(part * width + at, count) for at in range(width)]
-        text = "x0"
-        for k in range(1, count):
-            kept = [lane if k == 1 else at for at, (lane, _) in enumerate(place)]
-            taken = [width + lane if of == k else kept[at] for at, (lane, of) in enumerate(place)]
-            text = _shuffled(text, f"x{k}", taken, is_64)
+        numbers = range(part * width, (part + 1) * width)
+        text = _picked(components, [(number % count, number // count) for number in numbers], is_64)
         lines.append(f"  (({vector}u*)p)[{part}] = {text};")
-    params = ", ".join(f"{vector} x{k}" for k in range(count))
-    given = ", ".join(f"x{k}" for k in range(count))
+    params = ", ".join(f"{vector} {name}" for name in components)
     return [
         f"INLINE void put_components_{kind}(char* p, {params}) {{",
         *lines,
         "}",
         f"INLINE void put_components_{kind}(char* p, vi offsets, vi mask, {params}) {{",
-        f"  if (are_all(mask)) return put_components_{kind}(p, {given});",
+        f"  if (are_all(mask)) return put_components_{kind}(p, {', '.join(components)});",
         *(f"  scatter(p + {size * k}, offsets, x{k}, mask);" for k in range(count)),
         "}",
     ]
 
 
-def _shuffled(one: str, other: str, taken: list[int], is_64: bool) -> str:
-    """The elements of two vectors, counted through both, that are `taken`."""
-    return f"__builtin_shuffle({one}, {other}, {'vl' if is_64 else 'vi'}{{{', '.join(map(str, taken))}}})"
+def _picked(vectors: Sequence[str], places: Sequence[tuple[int, int]], is_64: bool) -> str:
+    """A vector of elements of some vectors: for each lane of which of these, and at which place."""
+    width, text = len(places), vectors[0]
+    for k, other in enumerate(vectors[1:], 1):
+        kept = [at if k == 1 else lane for lane, (_, at) in enumerate(places)]
+        taken = [width + at if of == k else old for old, (of, at) in zip(kept, places, strict=True)]
+        lanes = f"{'vl' if is_64 else 'vi'}{{{', '.join(map(str, taken))}}}"
+        text = f"__builtin_shuffle({text}, {other}, {lanes})"
+    return text
