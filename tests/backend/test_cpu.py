@@ -23,9 +23,7 @@ from kernelab.backend.common.compiler import open_compiler
 from kernelab.backend.common.tiered import BETTER
 from kernelab.backend.cpu import cpu_backend, interpreter, vector_tier
 from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
-from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.entry import layout_of
-from kernelab.codegen.cpp.targets import Cpu
 from kernelab.errors import (
     KernelAssertionError,
     KernelIndexError,
@@ -215,12 +213,11 @@ def test_what_is_appended_stands_in_order_with_the_start_of_each_thread(entries:
         ctypes.CDLL(None).free(ctypes.c_void_p(int(handle[0])))
 
 
-def test_halves_need_no_machine_that_knows_them(tmp_path: Path) -> None:
-    case, unit = kernels.roundings(), emit([kernels.roundings().function], Cpu())
-    compiler = open_compiler()
+def test_halves_need_no_machine_that_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, compiler = kernels.roundings(), open_compiler()
     plain = replace(compiler, flags=tuple(flag for flag in compiler.flags if flag != "-mf16c"))
-    plain.compile(unit, tmp_path / "halves.so")
-    entry = CpuEntry(unit.entries[0], ctypes.CDLL(str(tmp_path / "halves.so")))
+    monkeypatch.setattr(CpuBackend, "compiler", lambda _: plain)
+    entry = CpuBackend().build([case.function])[case.function.name]
     given = case.draw(np.random.default_rng(0))
     expected = copy.deepcopy(given)
     launch(entry, case.function, case.grid, **given)

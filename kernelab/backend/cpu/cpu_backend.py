@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from ctypes import create_string_buffer
 from functools import partial, reduce
-from math import inf, prod
+from math import prod
 from operator import add, or_
 from pathlib import Path
 from struct import iter_unpack
@@ -80,8 +80,8 @@ class CpuBackend:
 
     name = "cpu"
 
-    def __init__(self, cache: Cache | None = None) -> None:
-        self.cache = Cache() if cache is None else cache
+    def __init__(self) -> None:
+        self.cache = Cache()
         self._native: Pending[Native] | None = None
         self._compilers: dict[tuple[str | None, ...], Compiler] = {}
 
@@ -147,12 +147,7 @@ class CpuEntry:
     )
 
     def __init__(
-        self,
-        info: EntryInfo,
-        library: ctypes.CDLL,
-        vectors: VectorTier | None = None,
-        split: Split | None = None,
-        backend: CpuBackend | None = None,
+        self, info: EntryInfo, library: ctypes.CDLL, vectors: VectorTier, split: Split, backend: CpuBackend
     ) -> None:
         self.info = info
         self._backend = backend
@@ -161,19 +156,18 @@ class CpuEntry:
         self._prints = bool(info.messages)
         self._vectors = vectors
         self._split = split
-        self._fewest = inf if vectors is None or split is None else min(vectors.fewest, split.fewest)
+        self._fewest = min(vectors.fewest, split.fewest)
         self._library = library
         self._run: Run = library[info.symbol]
 
     @property
     def has_vectors(self) -> bool:
         """Whether large launches run vector code."""
-        return self._vectors is not None and self._vectors.run() is not None
+        return self._vectors.run() is not None
 
     def begin_vectors(self, threads: int) -> None:
         """Begin to build, in the background, the vector code that a launch of so many threads waits for."""
-        if self._vectors is not None:
-            self._vectors.begin(threads)
+        self._vectors.begin(threads)
 
     def __call__(self, args: Args, /, limit: int = 0, room: int = 0, left: Sequence[Part] = ()) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
@@ -225,8 +219,8 @@ class CpuEntry:
 
     def code(self) -> Code:
         """What native code may run."""
-        entry, fewest = _address(self._run), int(min(self._fewest, MOST_THREADS))
-        if self._vectors is None or self._split is None or not self._vectors.is_settled:
+        entry, fewest = _address(self._run), min(self._fewest, MOST_THREADS)
+        if not self._vectors.is_settled:
             return Code(entry, fewest, 0, fewest)
         vectors = self._vectors.run()
         most = self._split.fewest_of(1 if vectors is None else LANES)
@@ -235,7 +229,7 @@ class CpuEntry:
 
     def native(self, *, waits: bool = False) -> Native | None:
         """What calls it without Python, if it is there, and this is an entry that it can call."""
-        if self._backend is None or self._prints or self.info.saves or self.info.keeps:
+        if self._prints or self.info.saves or self.info.keeps:
             return None
         return self._backend.native(waits=waits)
 
@@ -262,7 +256,6 @@ class CpuEntry:
 
         One core runs vector code of all parts at once, unless these have sums or limits of their own.
         """
-        assert self._vectors is not None and self._split is not None
         vectors = self._vectors.run(threads) if threads >= self._vectors.fewest else None
         if vectors is None and threads >= self._vectors.fewest:
             self._run = self._vectors.optimised() or self._run
@@ -281,7 +274,6 @@ class CpuEntry:
 
     def _go_on(self, launch: "Launch", block: "_Block") -> int:
         """Run scalar code from where vector code has given up."""
-        assert self._split is not None
         rest = self._split.parts(launch.args, LANES).behind(block.status[DONE])
         if not rest:
             code = self._run(launch.args, block.reference)
@@ -291,7 +283,6 @@ class CpuEntry:
 
     def _run_parts(self, launch: "Launch", parts: Sequence[Part]) -> None:
         split = self._split
-        assert split is not None
         try:
             cut = parts if isinstance(parts, Cut) else Cut(parts)
             Parts(self.info, launch, cut, split.sums).run(cores() if split.is_separate else 1)

@@ -89,10 +89,10 @@ class Compiled:
 class CudaBackend:
     """Builds functions for one device, through the cache."""
 
-    def __init__(self, driver: Driver, name: str = "cuda:0", cache: Cache | None = None) -> None:
+    def __init__(self, driver: Driver, name: str = "cuda:0") -> None:
         self.name = name
         self.driver = driver
-        self.cache = Cache() if cache is None else cache
+        self.cache = Cache()
         self.pending = PendingLaunches(driver, name)
         self.lent: list[Scratch] = []
         """The workspace of launches of the capture that goes on: it belongs to the graph."""
