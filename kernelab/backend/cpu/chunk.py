@@ -112,6 +112,27 @@ PIECE = 256
 """About how many bytes it takes to hold what lanes append at once, beside the values."""
 
 
+ENDLESS = 2**62
+"""The iterations of a `while`: as many as it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An iteration of a loop: what lanes carry into it, how many came before, how many each has in all."""
+
+    loop: ir.Loop
+    around: Frame
+    carried: list[Numpy]
+    trip: int
+    counts: Numpy
+
+    @property
+    def number(self) -> Numpy:
+        """The index of the loop in each lane; of a `while`, how many iterations came before."""
+        is_reversed = isinstance(self.loop, ir.For) and self.loop.reverse
+        return self.counts - 1 - self.trip if is_reversed else np.full(len(self.around), self.trip)
+
+
 class _NobodyLeft(Exception):
     """The first thread of a chunk has failed, so that nothing of the chunk needs to run on."""
 
@@ -361,17 +382,16 @@ class Chunk:
             frame.define(out, result)
 
     def loop(self, stmt: ir.Loop, frame: Frame) -> None:
-        counts = frame.places(stmt.count) if isinstance(stmt, ir.For) else None
-        lanes = np.arange(self.live(frame))
-        if counts is not None:
-            lanes = lanes[counts[lanes] > 0]
+        counts = frame.places(stmt.count) if isinstance(stmt, ir.For) else np.full(len(frame), ENDLESS)
+        lanes = np.flatnonzero(counts[: self.live(frame)] > 0)
         results = [np.array(frame.values(init)) for init in stmt.inits]
         carried = [result[lanes] for result in results]
         around, trip = frame.choose(lanes), 0
         while len(lanes):
-            carried = self.iteration(stmt, around, carried, trip, None if counts is None else counts[lanes])
+            turn = Turn(stmt, around, carried, trip, counts[lanes])
+            carried = self.iteration(turn)
             trip += 1
-            going = self.going(stmt, around, carried, trip, None if counts is None else counts[lanes])
+            going = self.going(turn, carried)
             if going.all():
                 continue
             for result, value in zip(results, carried, strict=True):
@@ -381,25 +401,20 @@ class Chunk:
         for out, result in zip(stmt.outs, results, strict=True):
             frame.define(out, result)
 
-    def iteration(
-        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
-    ) -> list[Numpy]:
-        inner = around.inner()
-        for carry, value in zip(stmt.carries, carried, strict=True):
+    def iteration(self, turn: Turn) -> list[Numpy]:
+        loop, inner = turn.loop, turn.around.inner()
+        for carry, value in zip(loop.carries, turn.carried, strict=True):
             inner.define(carry, value)
-        if isinstance(stmt, ir.For):
-            assert counts is not None
-            inner.define(stmt.index, counts - 1 - trip if stmt.reverse else np.asarray(trip))
-        return self.block(stmt.body, inner)
+        if isinstance(loop, ir.For):
+            inner.define(loop.index, turn.number)
+        return self.block(loop.body, inner)
 
-    def going(
-        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
-    ) -> Numpy:
-        """A mask of the lanes that enter another iteration."""
-        going = np.ones(len(around), bool) if counts is None else counts > trip
-        if stmt.stop is not None:
-            going &= ~carried[stmt.stop]
-        going[self.live(around) :] = False
+    def going(self, turn: Turn, carried: list[Numpy]) -> Numpy:
+        """A mask of the lanes that enter another iteration, with what this one has yielded."""
+        going: Numpy = turn.counts > turn.trip + 1
+        if turn.loop.stop is not None:
+            going &= ~carried[turn.loop.stop]
+        going[self.live(turn.around) :] = False
         return going
 
 

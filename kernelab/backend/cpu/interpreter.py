@@ -16,14 +16,14 @@ from numpy.lib.array_utils import byte_bounds
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Args, Output, Part
-from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program
+from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program, Turn
 from kernelab.backend.cpu.lanes import Frame, Numpy, Sums
 from kernelab.codegen.cpp.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span, text_of
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Function, Loop, Var, While
+from kernelab.lang.ir import Function, Var, While
 from kernelab.lang.ops import COPY
 from kernelab.lang.types import Array, bytes_of, is_differentiable, scalar_of
 from kernelab.passes.access.independence import changed, touched_by_first
@@ -40,14 +40,12 @@ class Patient(Chunk):
         self.trips = 0
         self.given_up = np.zeros(len(self.threads), np.bool_)
 
-    def going(
-        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
-    ) -> Numpy:
+    def going(self, turn: Turn, carried: list[Numpy]) -> Numpy:
         """A mask of the lanes that enter another iteration."""
-        going = super().going(stmt, around, carried, trip, counts)
-        self.trips += isinstance(stmt, While)
-        if self.trips > MOST and isinstance(stmt, While):
-            self.given_up[self.own(around)[going]] = True
+        going = super().going(turn, carried)
+        self.trips += isinstance(turn.loop, While)
+        if self.trips > MOST and isinstance(turn.loop, While):
+            self.given_up[self.own(turn.around)[going]] = True
             going[:] = False
         return going
 
@@ -416,19 +414,15 @@ class Watched(Chunk):
             case _:
                 pass
 
-    def iteration(
-        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
-    ) -> list[Numpy]:
+    def iteration(self, turn: Turn) -> list[Numpy]:
         """Run an iteration, and note its number."""
-        if isinstance(stmt, ir.For):
-            assert counts is not None
-            number = counts - 1 - trip if stmt.reverse else counts * 0 + trip
-            self.loops.append((stmt.index.hint or "iteration", int(number[0])))
-            self.note(stmt, self.loops[-1][0], number)
-        else:
-            self.loops.append(("iteration", trip))
+        loop, number = turn.loop, turn.number
+        name = (isinstance(loop, ir.For) and loop.index.hint) or "iteration"
+        self.loops.append((name, int(number[0])))
+        if isinstance(loop, ir.For):
+            self.note(loop, name, number)
         try:
-            return super().iteration(stmt, around, carried, trip, counts)
+            return super().iteration(turn)
         finally:
             self.loops.pop()
 

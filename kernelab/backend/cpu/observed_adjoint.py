@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.common.backends import Args
-from kernelab.backend.cpu.chunk import Chunk, component_of
+from kernelab.backend.cpu.chunk import Chunk, Turn, component_of
 from kernelab.backend.cpu.interpreter import Change, Pointed, can_be_pointed, entry, run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Span
 from kernelab.lang import ir
+from kernelab.lang.dependence import reached
 from kernelab.lang.ops import Linear
 from kernelab.lang.types import is_differentiable
 
@@ -135,14 +136,13 @@ class Tracing(Chunk):
             case _:
                 pass
 
-    def iteration(
-        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
-    ) -> list[Numpy]:
+    def iteration(self, turn: Turn) -> list[Numpy]:
         """Run an iteration; what it yields is what the next one carries."""
-        if not trip:
-            self.carry(stmt.carries, stmt.inits)
-        yields = super().iteration(stmt, around, carried, trip, counts)
-        self.carry(stmt.carries, stmt.body.yields)
+        loop = turn.loop
+        if not turn.trip:
+            self.carry(loop.carries, loop.inits)
+        yields = super().iteration(turn)
+        self.carry(loop.carries, loop.body.yields)
         return yields
 
     def carry(self, carries: Sequence[ir.Var], atoms: Sequence[ir.Atom]) -> None:
@@ -185,16 +185,12 @@ def trace_zeros(function: ir.Function, args: Args, thread: int, element: range) 
 
 
 @lru_cache(16)
-def cotangents_in(function: ir.Function) -> frozenset[ir.Atom]:
+def cotangents_in(function: ir.Function) -> frozenset[ir.Var]:
     """The cotangents of an adjoint, and the arrays that hold them."""
     names = {param.hint for param in function.params}
-    bars = {p for p in function.params if p.hint.endswith("_bar") and p.hint.removesuffix("_bar") in names}
-    pairs = [pair for stmt in ir.walk(function.body) for pair in ir.flows(stmt)]
-    before = 0
-    while before < len(bars):
-        before = len(bars)
-        bars |= {target for source, target in pairs if source in bars and is_differentiable(target.type)}
-    return frozenset(bars)
+    bars = [p for p in function.params if p.hint.endswith("_bar") and p.hint.removesuffix("_bar") in names]
+    pairs = (pair for stmt in ir.walk(function.body) for pair in ir.flows(stmt))
+    return reached(pairs, bars, lambda node: isinstance(node, ir.Var) and is_differentiable(node.type))
 
 
 def births(cotangent: Cotangent, seen: set[int] | None = None) -> Iterator[tuple[Cotangent, str]]:
@@ -250,24 +246,22 @@ class Measuring(Chunk):
         self.frames[block] = frame
         return super().block(block, frame)
 
-    def iteration(
-        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
-    ) -> list[Numpy]:
+    def iteration(self, turn: Turn) -> list[Numpy]:
         """Run an iteration, and measure what it yields."""
+        stmt, numbers, lanes = turn.loop, turn.number, len(turn.around)
         is_measured = not self.inside and _carries_cotangents(stmt, self.bars)
         self.inside += is_measured
-        yields = super().iteration(stmt, around, carried, trip, counts)
+        yields = super().iteration(turn)
         self.inside -= is_measured
         if not is_measured:
             return yields
-        numbers = np.full(len(around), trip) if counts is None else counts - 1 - trip
-        is_iteration = np.ones(len(around), bool)
-        is_last = trip == 0 and isinstance(stmt, ir.For) and stmt.count in self.ends
+        is_iteration = np.ones(lanes, bool)
+        is_last = turn.trip == 0 and isinstance(stmt, ir.For) and stmt.count in self.ends
         if is_last and (test := _test_in(stmt, self.bars)) is not None:
             is_iteration = self.frames[stmt.body].values(test[0].cond) != test[1]
         for carry, value in zip(stmt.carries, yields, strict=True):
             if carry in self.bars:
-                squares = np.square(value.reshape(len(around), -1).astype(np.float64)).sum(axis=1)
+                squares = np.square(value.reshape(lanes, -1).astype(np.float64)).sum(axis=1)
                 for number in np.unique(numbers[is_iteration]):
                     key = stmt.span, int(number)
                     self.squares[key] = self.squares.get(key, 0.0) + float(squares[numbers == number].sum())
