@@ -52,7 +52,7 @@ def batched(function: ir.Function, wide: Collection[int], rank: int, distinct: b
         writer.env[function.linear] = b.apply("mod", linear, threads)
     params = (*(writer.wide.get(param, param) for param in function.params), threads, first)
     params = (*params, before) if distinct else params
-    body = writer.body(function)
+    body = writer.function(function).body
     result = replace(function, name=f"{function.name}_batch", params=params, threads=coordinates, body=body)
     return simplify(replace(result, linear=None if function.linear is None else linear))
 
@@ -62,9 +62,8 @@ def by_thread(function: ir.Function, wide: Collection[int]) -> ir.Function:
     linear = function.linear or ir.Var(int64, "thread")
     writer = _Batcher(linear, _widened(function, wide))
     params = tuple(writer.wide.get(param, param) for param in function.params)
-    body = writer.body(function)
     name = f"{function.name}_by_thread"
-    return simplify(replace(function, name=name, params=params, body=body, linear=linear))
+    return simplify(replace(writer.function(function), name=name, params=params, linear=linear))
 
 
 def _widened(function: ir.Function, wide: Collection[int]) -> dict[ir.Var, ir.Var]:
@@ -89,10 +88,6 @@ class _Batcher(Copier):
         self.wide = wide
         self.shared = shared
         self.lanes_before = lanes_before
-
-    def body(self, function: ir.Function) -> ir.Block:
-        self.stmts(function.body)
-        return self.builder.close(*self.atoms(function.body.yields))
 
     def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:

@@ -398,9 +398,8 @@ def widen_all(function: ir.Function) -> tuple[ir.Function, dict[ir.Var, ir.Atom]
     """The same, and what stands there for each value of the function."""
     widener = _Widener()
     params = tuple(widener.fresh(param) for param in function.params)
-    widener.stmts(function.body)
-    body = widener.builder.close(*widener.atoms(function.body.yields))
-    return replace(function, name=f"{function.name}_float64", params=params, body=body), widener.env
+    wide = widener.function(function)
+    return replace(wide, name=f"{function.name}_float64", params=params), widener.env
 
 
 def widened(type: Type) -> Type:

@@ -70,8 +70,7 @@ def poison(function: ir.Function, data: bool = False) -> Poisoned:
     thread = function.linear or ir.Var(int64, "thread", function.span)
     culprits = ir.Var(Array(int32, 1), "culprits", function.span)
     poisoner = _Poisoner(thread, culprits, data)
-    body = poisoner.whole(function)
-    program = replace(function, params=(*function.params, culprits), body=body, linear=thread)
+    program = replace(poisoner.function(function), params=(*function.params, culprits), linear=thread)
     return Poisoned(program, tuple(poisoner.sites))
 
 
@@ -86,14 +85,13 @@ class _Poisoner(Accompanying):
         self.sites: list[Site] = []
         self.locals: dict[ir.Var, ir.Var] = {}
 
-    def whole(self, function: ir.Function) -> ir.Block:
+    def function(self, function: ir.Function) -> ir.Function:
         with self.builder.at(function.span):
             for param in function.params:
                 if is_float(param):
                     mark = self.begins(Site(param.span, value=param.hint), param)
                     self.companions[param] = self.brought(param, mark)
-        self.stmts(function.body)
-        return self.builder.close(*self.atoms(function.body.yields))
+        return super().function(function)
 
     # -------------------------------------------------------------------------------------- marks
 
@@ -239,10 +237,9 @@ def dependencies(function: ir.Function) -> ir.Function:
     writer = _Dependencies()
     arrays = [p for p in function.params if isinstance(p.type, Array) and is_differentiable(p.type)]
     writer.beside = {param: _bits_of(param) for param in arrays}
-    writer.stmts(function.body)
     params = (*function.params, *(writer.beside[array] for array in arrays))
-    body = writer.builder.close()
-    return simplify(replace(function, name=f"{function.name}_dependencies", params=params, body=body))
+    program = writer.function(function)
+    return simplify(replace(program, name=f"{function.name}_dependencies", params=params))
 
 
 def _bits_of(array: ir.Var) -> ir.Var:
