@@ -5,12 +5,11 @@
 There vector code has no masks for these branches, and tests no index whose range the launch knows.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from kernelab.codegen.cpp.helpers import Names
-from kernelab.codegen.vectors.launch_rule import MOST, OPPOSITE, SIGNS, LaunchRanges
-from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variation
+from kernelab.codegen.vectors.launch_rule import MOST, OPPOSITE, SIGNS, LaunchRanges, Order, orders
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variations
 from kernelab.lang import ir
 from kernelab.lang.types import Array, bool_, int32
 
@@ -21,8 +20,6 @@ class Affine(NamedTuple):
     is_linear: bool
     text: str
 
-
-Order = tuple[str, ir.Atom, ir.Atom]
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
@@ -36,10 +33,9 @@ class Interior:
     """
 
     def __init__(
-        self, function: ir.Function, names: Names, ranges: LaunchRanges, variation: Mapping[ir.Var, Variation]
+        self, function: ir.Function, names: Names, ranges: LaunchRanges, variations: Variations
     ) -> None:
-        self._names, self._variation = names, variation
-        self._lets = {stmt.out: stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)}
+        self._names, self._lets, self._of = names, variations.lets, variations.of
         given = {var for var in function.params if not isinstance(var.type, Array)}
         self._of_row = given | {*ranges.constants, *function.threads}
         self._last = function.threads[-1]
@@ -72,7 +68,7 @@ class Interior:
         return is_plain and self._is_border(stmt.cond)
 
     def _is_border(self, cond: ir.Atom) -> bool:
-        let = self._lets.get(cond) if isinstance(cond, ir.Var) else None
+        let = self._lets.get(cond)
         if let is None or let.out.type != bool_:
             return False
         varying = [arg for arg in let.args if self._of(arg) != UNIFORM]
@@ -92,35 +88,20 @@ class Interior:
                 case ir.For(body=body) | ir.While(body=body):
                     self._visit(body)
 
-    def _of(self, atom: ir.Atom) -> Variation:
-        return UNIFORM if isinstance(atom, ir.Const) else self._variation[atom]
-
     def _decide(self, stmt: ir.If) -> None:
         """Take the branch that does something, if its threads lie side by side; of two, the first such."""
         if stmt.cond in self.usual:
             return
         for truth, arm in ((True, stmt.then), (False, stmt.orelse)):
-            orders = self._orders(stmt.cond, truth) if arm.stmts else None
-            bounds = [self._bounds(order) for order in orders or ()]
-            if orders is not None and None not in bounds:
+            found, is_all = orders(self._lets, stmt.cond, truth) if arm.stmts else ([], False)
+            bounds = [self._bounds(order) for order in found]
+            if is_all and None not in bounds:
                 self.usual[stmt.cond] = truth
                 for rows, first, behind in filter(None, bounds):
                     self.rows |= dict.fromkeys(rows)
                     self.first |= dict.fromkeys(first)
                     self.behind |= dict.fromkeys(behind)
                 return
-
-    def _orders(self, cond: ir.Atom, truth: bool) -> list[Order] | None:
-        """The comparisons that all hold where a condition comes out so; None where it takes more to tell."""
-        match self._lets.get(cond) if isinstance(cond, ir.Var) else None:
-            case ir.Let(_, op, (inner,)) if op.name == "not":
-                return self._orders(inner, not truth)
-            case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
-                parts = [self._orders(arg, truth) for arg in args]
-                return None if None in parts else [order for part in parts for order in part or ()]
-            case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and left.type == right.type == int32:
-                return [(op.name if truth else OPPOSITE[op.name], left, right)]
-        return None
 
     def _bounds(self, order: Order) -> tuple[list[str], list[str], list[str]] | None:
         """What a comparison says of rows, of the first thread of the interior, and of that behind it."""

@@ -8,12 +8,13 @@ changed something, vector code runs all checks of a group first:
       atomic_add(x_bar[j], y_bar[i])       check x_bar[j], y_bar[i]
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from kernelab.codegen.cpp.entry import GRID_SLOTS
 from kernelab.codegen.cpp.helpers import Names
+from kernelab.codegen.vectors.variation import Lets, lets_of
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
@@ -104,6 +105,22 @@ Tests = Sequence[tuple[ir.Atom, bool]]
 OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 """The comparisons, each with the one that holds where it does not."""
 
+Order = tuple[str, ir.Atom, ir.Atom]
+"""A comparison of two int32."""
+
+
+def orders(lets: Lets, cond: ir.Atom, truth: bool) -> tuple[list[Order], bool]:
+    """Comparisons that hold where a condition comes out so, and whether it takes no more than them."""
+    match lets.get(cond):
+        case ir.Let(_, op, (inner,)) if op.name == "not":
+            return orders(lets, inner, not truth)
+        case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
+            parts = [orders(lets, arg, truth) for arg in args]
+            return [order for found, _ in parts for order in found], all(is_all for _, is_all in parts)
+        case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and left.type == right.type == int32:
+            return [(op.name if truth else OPPOSITE[op.name], left, right)], True
+    return [], False
+
 
 def launch_constants(function: ir.Function) -> dict[ir.Var, ir.Let]:
     """The integers that are computed of parameters and extents alone: known before the first thread runs."""
@@ -133,10 +150,9 @@ class LaunchRanges:
     def __init__(self, function: ir.Function, names: Names) -> None:
         self._function = function
         self._names = names
-        stmts = [*ir.walk(function.body)]
-        self._lets: Mapping[ir.Var, ir.Let] = {s.out: s for s in stmts if isinstance(s, ir.Let)}
+        self._lets = lets_of(function)
         self.constants = launch_constants(function)
-        self._counts = {s.index: s.count for s in stmts if isinstance(s, ir.For)}
+        self._counts = {s.index: s.count for s in ir.walk(function.body) if isinstance(s, ir.For)}
 
     def of(self, atom: ir.Atom, tests: Tests = ()) -> Range | None:
         """The range of an integer where `tests` come out so, None where it depends on elements of arrays."""
@@ -144,28 +160,23 @@ class LaunchRanges:
         if bounds is None:
             return None
         for test, truth in tests:
-            bounds = self._limited(atom, bounds, test, truth)
+            for order in orders(self._lets, test, truth)[0]:
+                bounds = self._limited(atom, bounds, order)
         return bounds
 
-    def _limited(self, atom: ir.Atom, bounds: Range, test: ir.Atom, truth: bool) -> Range:
-        """The part of a range in which a test comes out as `truth`, or more than that."""
-        match self._lets.get(test) if isinstance(test, ir.Var) else None:
-            case ir.Let(_, op, (inner,)) if op.name == "not":
-                return self._limited(atom, bounds, inner, not truth)
-            case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
-                for each in args:
-                    bounds = self._limited(atom, bounds, each, truth)
-            case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and atom in (left, right):
-                name, other = op.name if truth else OPPOSITE[op.name], right if left is atom else left
-                limits = self._of(other, ()) if left.type == int32 else None
-                gap = 1 if name in ("lt", "gt") else 0
-                if limits is not None and (name in ("lt", "le")) == (left is atom):
-                    rules = *bounds.rules, *self._ends_below(atom, bounds), *self._ends_above(other, limits)
-                    return Range(bounds.low, f"smaller({bounds.high}, {limits.high} - {gap})", rules)
-                if limits is not None:
-                    rules = *bounds.rules, *self._ends_above(atom, bounds), *self._ends_below(other, limits)
-                    return Range(f"larger({bounds.low}, {limits.low} + {gap})", bounds.high, rules)
-        return bounds
+    def _limited(self, atom: ir.Atom, bounds: Range, order: Order) -> Range:
+        """The part of a range in which a comparison holds, or more than that."""
+        name, left, right = order
+        other = right if left is atom else left
+        limits = self._of(other, ()) if atom in (left, right) else None
+        if limits is None:
+            return bounds
+        gap = 1 if name in ("lt", "gt") else 0
+        if (name in ("lt", "le")) == (left is atom):
+            rules = *bounds.rules, *self._ends_below(atom, bounds), *self._ends_above(other, limits)
+            return Range(bounds.low, f"smaller({bounds.high}, {limits.high} - {gap})", rules)
+        rules = *bounds.rules, *self._ends_above(atom, bounds), *self._ends_below(other, limits)
+        return Range(f"larger({bounds.low}, {limits.low} + {gap})", bounds.high, rules)
 
     def _ends_below(self, atom: ir.Atom, bounds: Range) -> tuple[str, ...]:
         """The rule by which no sum is so large that 32 bits go on from the least number."""
@@ -197,12 +208,12 @@ class LaunchRanges:
 
     def is_remainder(self, atom: ir.Atom) -> bool:
         """Whether an integer is the remainder by a launch constant: likely within an array of that size."""
-        stmt = self._lets.get(atom) if isinstance(atom, ir.Var) else None
+        stmt = self._lets.get(atom)
         return stmt is not None and stmt.op.name == "mod" and self._is_constant(stmt.args[1])
 
     def holds(self, cond: ir.Atom) -> str | None:
         """A comparison of launch constants as a condition of the launch; None for any other."""
-        match self._lets.get(cond) if isinstance(cond, ir.Var) else None:
+        match self._lets.get(cond):
             case ir.Let(_, op, (left, right)) if op.name in SIGNS and left.type == right.type == int32:
                 one, other = (self.of(arg) if self._is_constant(arg) else None for arg in (left, right))
                 return one and other and f"{one.low} {SIGNS[op.name]} {other.low}"

@@ -7,7 +7,7 @@
 Expects a scalarised function whose threads are independent: a load at a uniform place then is uniform.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import assert_never
 
@@ -27,19 +27,16 @@ class Variation(IntEnum):
 
 UNIFORM, LINEAR, VARYING = Variation
 
+MOSTLY_LINEAR = frozenset({"add", "sub", "mod", "min", "max", "where"})
+"""The operations on indices that keep neighbours beside each other, but at borders and on rings."""
 
-def variations(function: ir.Function) -> dict[ir.Var, Variation]:
-    """The variation of each value of a function; arrays are left out."""
-    walker = _Variations()
-    for var in function.params:
-        walker.kinds[var] = UNIFORM
-    for thread in function.threads:
-        walker.kinds[thread] = UNIFORM
-    walker.kinds[function.threads[-1]] = LINEAR
-    if function.linear is not None:
-        walker.kinds[function.linear] = VARYING
-    walker.block(function.body)
-    return walker.kinds
+
+Lets = Mapping[ir.Atom, ir.Let]
+
+
+def lets_of(function: ir.Function) -> Lets:
+    """The operations of a function, by their results."""
+    return {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
 
 
 def met_in_place(function: ir.Function) -> Iterator[ir.Atomic]:
@@ -47,22 +44,18 @@ def met_in_place(function: ir.Function) -> Iterator[ir.Atomic]:
 
     Those in branches that the thread indices alone decide are left out: one thread may take them.
     """
-    looked_at, kinds = arrays_looked_at(function), variations(function)
-    tests = {stmt.out: stmt.args for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)}
-
-    def is_uniform(atom: ir.Atom) -> bool:
-        return isinstance(atom, ir.Const) or kinds[atom] == UNIFORM
+    looked_at, variations = arrays_looked_at(function), Variations(function)
 
     def of_places(atom: ir.Atom) -> bool:
-        args = tests.get(atom, (atom,)) if isinstance(atom, ir.Var) else ()
-        varying = [arg for arg in args if not is_uniform(arg)]
-        return bool(varying) and all(isinstance(arg, ir.Var) and kinds[arg] == LINEAR for arg in varying)
+        test = variations.lets.get(atom)
+        kinds = {variations.of(arg) for arg in ((atom,) if test is None else test.args)}
+        return kinds - {UNIFORM} == {LINEAR}
 
     def within(block: ir.Block) -> Iterator[ir.Atomic]:
         for stmt in block.stmts:
             if isinstance(stmt, ir.Atomic):
                 is_kept = stmt.array not in looked_at and not function.aliased
-                if stmt.kind == "add" and not is_kept and all(map(is_uniform, stmt.indices)):
+                if stmt.kind == "add" and not is_kept and variations.most(stmt.indices) == UNIFORM:
                     yield stmt
             elif not isinstance(stmt, ir.If) or not of_places(stmt.cond):
                 for inner in ir.blocks(stmt):
@@ -71,43 +64,68 @@ def met_in_place(function: ir.Function) -> Iterator[ir.Atomic]:
     return within(function.body)
 
 
-class _Variations:
-    def __init__(self) -> None:
-        self.kinds: dict[ir.Var, Variation] = {}
+class Variations:
+    """How the values of a function vary; arrays are left out."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.lets = lets_of(function)
+        self.kinds = dict.fromkeys((*function.params, *function.threads), UNIFORM)
+        self.kinds[function.threads[-1]] = LINEAR
+        if function.linear is not None:
+            self.kinds[function.linear] = VARYING
+        self._block(function.body)
 
     def of(self, atom: ir.Atom) -> Variation:
+        """The variation of a value."""
         return UNIFORM if isinstance(atom, ir.Const) else self.kinds[atom]
 
+    def is_mostly_linear(self, index: ir.Atom) -> bool:
+        """Whether an index is likely to be one more in each next thread, but at borders and on rings."""
+        let = self.lets.get(index)
+        if let is None or let.op.name not in MOSTLY_LINEAR:
+            return False
+        varying = [arg for arg in let.args[let.op.name == "where" :] if self.of(arg) != UNIFORM]
+        return bool(varying) and all(self.of(arg) == LINEAR or self.is_mostly_linear(arg) for arg in varying)
+
+    def is_spaced(self, index: ir.Atom) -> bool:
+        """Whether an index grows by the same number in each next thread, as ``2 * i + 1``."""
+        let = self.lets.get(index)
+        if let is None or let.op.name not in ("add", "sub", "mul"):
+            return False
+        varying = [arg for arg in let.args if self.of(arg) != UNIFORM]
+        return len(varying) == 1 and (self.of(varying[0]) == LINEAR or self.is_spaced(varying[0]))
+
     def most(self, atoms: Iterable[ir.Atom]) -> Variation:
+        """The variation of what is computed of values, but for sums."""
         return UNIFORM if all(self.of(atom) == UNIFORM for atom in atoms) else VARYING
 
-    def define(self, outs: Sequence[ir.Var], variation: Variation) -> None:
+    def _define(self, outs: Sequence[ir.Var], variation: Variation) -> None:
         self.kinds |= dict.fromkeys(outs, variation)
 
-    def block(self, block: ir.Block) -> None:
+    def _block(self, block: ir.Block) -> None:
         for stmt in block.stmts:
-            self.stmt(stmt)
+            self._stmt(stmt)
 
-    def stmt(self, stmt: ir.Stmt) -> None:
+    def _stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
             case ir.Let():
-                self.kinds[stmt.out] = self.operation(stmt)
+                self.kinds[stmt.out] = self._operation(stmt)
             case ir.Load(out, _, indices, held=held):
                 self.kinds[out] = self.most(indices) if held is None else self.of(held)
             case ir.Atomic(out, held=held):
                 self.kinds[out] = VARYING if held is None else self.of(held)
             case ir.If():
-                self.choice(stmt)
+                self._choice(stmt)
             case ir.For() | ir.While():
-                self.loop(stmt)
+                self._loop(stmt)
             case ir.Alloc() | ir.Native() | ir.Call() | ir.Custom() | ir.Restore():
-                self.define(ir.defs(stmt), VARYING)
+                self._define(ir.defs(stmt), VARYING)
             case ir.Store() | ir.Assert() | ir.Print() | ir.Save() | ir.Append():
                 pass
             case _:
                 assert_never(stmt)
 
-    def operation(self, stmt: ir.Let) -> Variation:
+    def _operation(self, stmt: ir.Let) -> Variation:
         if stmt.op is SHAPE:
             return UNIFORM
         operands = [self.of(arg) for arg in stmt.args]
@@ -116,28 +134,28 @@ class _Variations:
             return LINEAR if is_shift else VARYING
         return self.most(stmt.args)
 
-    def choice(self, stmt: ir.If) -> None:
-        self.block(stmt.then)
-        self.block(stmt.orelse)
+    def _choice(self, stmt: ir.If) -> None:
+        self._block(stmt.then)
+        self._block(stmt.orelse)
         for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
             self.kinds[out] = self.most((stmt.cond, yes, no))
 
-    def loop(self, stmt: ir.Loop) -> None:
+    def _loop(self, stmt: ir.Loop) -> None:
         if isinstance(stmt, ir.For):
             self.kinds[stmt.index] = UNIFORM
-        diverges = self.diverges(stmt)
+        diverges = self._diverges(stmt)
         for carry, init in zip(stmt.carries, stmt.inits, strict=True):
             self.kinds[carry] = VARYING if diverges else self.most((init,))
         while True:
-            self.block(stmt.body)
+            self._block(stmt.body)
             pairs = zip(stmt.carries, stmt.body.yields, strict=True)
             changed = [c for c, y in pairs if self.most((c, y)) != self.kinds[c]]
             if not changed:
                 break
-            self.define(changed, VARYING)
+            self._define(changed, VARYING)
         for out, carry in zip(stmt.outs, stmt.carries, strict=True):
             self.kinds[out] = self.kinds[carry]
 
-    def diverges(self, stmt: ir.Loop) -> bool:
+    def _diverges(self, stmt: ir.Loop) -> bool:
         """Whether threads of a group may leave a loop at different times."""
         return isinstance(stmt, ir.While) or stmt.stop is not None or self.of(stmt.count) != UNIFORM

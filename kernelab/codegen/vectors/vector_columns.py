@@ -6,32 +6,30 @@ Such a loop keeps a block of columns as vectors, as many as there are lanes, and
 the next one (`codegen.vectors.vector_rows`).  A gather in each iteration would take four times as long.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.codegen.vectors.launch_rule import is_field
-from kernelab.codegen.vectors.variation import UNIFORM, Variation
-from kernelab.codegen.vectors.vector_places import Access, lets_of
+from kernelab.codegen.vectors.variation import UNIFORM, Variations
+from kernelab.codegen.vectors.vector_places import Access
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import float32, int32, scalar_of, size_of, uint32
 from kernelab.passes.access.independence import read_only
 
 
-def columns_walked(
-    function: ir.Function, of: Callable[[ir.Atom], Variation], width: int
-) -> Mapping[Access, ir.For]:
+def columns_walked(function: ir.Function, variations: Variations, width: int) -> Mapping[Access, ir.For]:
     """The accesses of a function whose loop may keep a block of `width` columns, each with that loop."""
     walked: dict[Access, ir.For] = {}
-    steady, lets, summed = read_only(function), lets_of(function), {*totals(function), *wide(function)}
+    steady, summed = read_only(function), {*totals(function), *wide(function)}
     for loop in ir.walk(function.body):
-        if not isinstance(loop, ir.For) or loop.stop is not None or of(loop.count) != UNIFORM:
+        if not isinstance(loop, ir.For) or loop.stop is not None or variations.of(loop.count) != UNIFORM:
             continue
         varies = {*ir.entering(loop), *ir.defined(loop.body)}
         for stmt in always_run(loop.body):
             if isinstance(stmt, ir.Load) and stmt.array in steady and varies.isdisjoint(stmt.indices):
                 varies.discard(stmt.out)  # it is read before the loop
-            if not _is_of_words(stmt.array) or not _is_next_column(stmt, loop, varies, lets, of):
+            if not _is_of_words(stmt.array) or not _is_next_column(stmt, loop, varies, variations):
                 continue
             if stmt.array in steady or _may_keep_changes(stmt, loop, function, width, summed):
                 walked[stmt] = loop
@@ -53,17 +51,12 @@ def _is_of_words(array: ir.Var) -> bool:
     return scalar_of(elem) in (float32, int32, uint32) and size_of(elem) == 1 and not is_field(array)
 
 
-def _is_next_column(
-    stmt: Access,
-    loop: ir.For,
-    varies: Set[ir.Atom],
-    lets: Mapping[ir.Atom, ir.Let],
-    of: Callable[[ir.Atom], Variation],
-) -> bool:
+def _is_next_column(stmt: Access, loop: ir.For, varies: Set[ir.Atom], variations: Variations) -> bool:
     """Whether each iteration comes to the column beside the last one, in the same row of each lane.
 
     `varies` are the values that are computed in the loop.
     """
+    lets, of = variations.lets, variations.of
 
     def changes(atom: ir.Atom) -> bool:
         return atom in varies and (atom not in lets or any(map(changes, lets[atom].args)))

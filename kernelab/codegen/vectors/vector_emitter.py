@@ -25,7 +25,7 @@ from kernelab.codegen.cpp.wide_accumulators import Wide, versions
 from kernelab.codegen.cpp.writer import is_short, scalar_type, weight
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import THREADS, checks_of, extent_of, is_field, launch_rule
-from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variations
 from kernelab.codegen.vectors.vector_columns import always_run, columns_walked
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_places import (
@@ -33,12 +33,9 @@ from kernelab.codegen.vectors.vector_places import (
     Access,
     first_columns,
     is_long,
-    is_mostly_linear,
     is_rare,
     is_read_whole,
-    is_spaced,
     kind_of,
-    lets_of,
     rows_read,
 )
 from kernelab.codegen.vectors.vector_values import LateCheck, Refused
@@ -140,7 +137,7 @@ class VectorBody(VectorWriter):
         chunk = max(1, BUDGET // spent // width) * width
         extents = [f"args[{axis}]" for axis in range(last)] + ["lane_extent"]
         extent = f"args[{last}]" if last else THREADS
-        interior = Interior(self.function, self.name, self.ranges, self.variation)
+        interior = Interior(self.function, self.name, self.ranges, self.variations)
         texts = [*self.inner_groups(coordinates[-1], interior), *self.other_groups(coordinates[-1])]
         head = [f"const i64 lane_extent = {extent};", *self.ahead.declared, *box_bounds(extents)]
         lines = [INDENT + line for line in head]
@@ -360,7 +357,7 @@ class VectorBody(VectorWriter):
 
 def computes_in_doubles(function: ir.Function) -> bool:
     """Whether threads compute with float64 each."""
-    kinds = variations(function) if function.threads else {}
+    kinds = Variations(function).kinds if function.threads else {}
     return any(var.type == float64 and kind == VARYING for var, kind in kinds.items())
 
 
@@ -405,20 +402,17 @@ class _Estimate:
     def __init__(self, function: ir.Function, lanes: Lanes) -> None:
         _refuse(function)
         self.lanes = lanes
-        self.variation = variations(function)
+        self.variations = Variations(function)
+        self.of = self.variations.of
         self.own = own_atomics(function)
-        self.lets = lets_of(function)
         self.depth: dict[ir.Atom, int] = {}
         self.rows = rows_read(function)
         self.columns_read, self.columns_changed = first_columns(function)
-        self.walked = columns_walked(function, self.of, lanes.width)
+        self.walked = columns_walked(function, self.variations, lanes.width)
         self.tests: set[ir.Atom] = set()
         """Conditions that depend on thread indices alone: in the interior of a launch they are known."""
         self.operations = self.elements = 0.0
         self.block(function.body, 0, False)
-
-    def of(self, atom: ir.Atom) -> Variation:
-        return UNIFORM if isinstance(atom, ir.Const) else self.variation[atom]
 
     def block(self, block: ir.Block, depth: int, in_branch: bool) -> None:
         for stmt in block.stmts:
@@ -436,7 +430,7 @@ class _Estimate:
                 case ir.Load(held=None) | ir.Store() | ir.Atomic():
                     self.access(stmt, depth, in_branch)
                 case ir.If(_, cond, then, orelse):
-                    if not is_rare(cond, self.lets):
+                    if not is_rare(cond, self.variations.lets):
                         self.block(then, depth, True)
                     self.block(orelse, depth, True)
                 case ir.For(body=body) | ir.While(body=body):
@@ -458,7 +452,7 @@ class _Estimate:
         kinds = [self.of(index) for index in stmt.indices]
         last, is_single = stmt.indices[-1], VARYING not in kinds[:-1]
         is_plain = kind_of(stmt.array) or (size_of(elem_of(stmt.array)) == 1 and not is_field(stmt.array))
-        is_linear = kinds[-1] == LINEAR or is_mostly_linear(last, self.lets, self.of)
+        is_linear = kinds[-1] == LINEAR or self.variations.is_mostly_linear(last)
         columns = self.columns_read if isinstance(stmt, ir.Load) else self.columns_changed
         count = columns.get((stmt.array, stmt.indices[:-1]), 0)
         are_next = 0 < count <= ROW and kinds[-2] == LINEAR and VARYING not in kinds
@@ -473,7 +467,7 @@ class _Estimate:
             return
         walks_rows = own > 0 and VARYING not in kinds and kinds[-1] == UNIFORM
         moves = 1.0 if isinstance(stmt, ir.Load) else CHANGE
-        moves *= SPACED if is_single and is_spaced(last, self.lets, self.of) else 1.0
+        moves *= SPACED if is_single and self.variations.is_spaced(last) else 1.0
         is_whole = bool(count) or (isinstance(stmt, ir.Load) and is_read_whole(stmt, self.rows))
         moves *= OF_A_VECTOR if is_whole and not walks_rows and not in_branch else 1.0
         self.elements += ITERATIONS**own * moves * (OF_A_ROW if walks_rows else 1.0)

@@ -27,10 +27,8 @@ from kernelab.codegen.vectors.vector_places import (
     column_of,
     first_columns,
     is_long,
-    is_mostly_linear,
     is_read_whole,
     kind_of,
-    lets_of,
     row_at,
     row_of,
     rows_read,
@@ -55,14 +53,13 @@ class VectorMemory(VectorValues):
         self.pending: list[tuple[ir.Var, Callable[[], None]]] = []
         self.has_effects = False
         self.loaded: set[ir.Load] = set()
-        self.walked = columns_walked(function, self.of, lanes.width)
+        self.walked = columns_walked(function, self.variations, lanes.width)
         self.columns: ChainMap[Elements, str] = ChainMap()
         self.is_checking = self.is_checked = False
         self.conditions: dict[str, None] = {}
         self.known_within: dict[str, None] = {}
         self.tests: list[tuple[ir.Atom, bool]] = []
         self.ranges = LaunchRanges(function, self.name)
-        self.lets = lets_of(function)
         self.rows = rows_read(function)
         self.columns_read, self.columns_changed = first_columns(function)
         self.far: dict[ir.Var, str] = {}
@@ -164,7 +161,7 @@ class VectorMemory(VectorValues):
         if packed:
             self.conditions[f"({name}_s{last} == {bytes_of(elem)} || {name}_n{last} < 2)"] = None
         offset = self.temporary(int32, f"{name}_off", " + ".join(offsets))
-        is_likely = varying == [last] and is_mostly_linear(stmt.indices[last], self.lets, self.of)
+        is_likely = varying == [last] and self.variations.is_mostly_linear(stmt.indices[last])
         near = self.declared_near(array, offset) if is_likely else ""
         place = Place(base, offset, False, collide, packed, near)
         columns = "" if self.mask or self.is_checking else self.columns.get((array, stmt.indices))

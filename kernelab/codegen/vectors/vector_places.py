@@ -6,11 +6,11 @@ x[0]        one element for all lanes
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.vectors.launch_rule import is_field
-from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variation
+from kernelab.codegen.vectors.variation import Lets, lets_of
 from kernelab.codegen.vectors.vector_helpers import KINDS
 from kernelab.codegen.vectors.vector_operations import SMALL
 from kernelab.data_classes import dataclass, replace
@@ -23,9 +23,6 @@ BY_LANES = frozenset({bool_, *SMALL})
 
 WORDS = (float32, int32, uint32)
 """The scalars that are as wide as a lane."""
-
-MOSTLY_LINEAR = frozenset({"add", "sub", "mod", "min", "max", "where"})
-"""The operations on indices that keep neighbours beside each other, but at borders and on rings."""
 
 MOST_STREAMS = 4
 """The arrays that are written past the caches at a time: processors gather about twice as many lines."""
@@ -44,7 +41,7 @@ def is_long(function: ir.Function) -> bool:
     return sum(not (isinstance(stmt, ir.Let) and stmt.out.type == bool_) for stmt in stmts) > LONG
 
 
-def _usually_run(block: ir.Block, lets: Mapping[ir.Atom, ir.Let]) -> Iterator[ir.Stmt]:
+def _usually_run(block: ir.Block, lets: Lets) -> Iterator[ir.Stmt]:
     """Every statement of a block and of its inner blocks, without branches that hardly any thread takes."""
     for stmt in block.stmts:
         yield stmt
@@ -53,7 +50,7 @@ def _usually_run(block: ir.Block, lets: Mapping[ir.Atom, ir.Let]) -> Iterator[ir
                 yield from _usually_run(inner, lets)
 
 
-def is_rare(cond: ir.Atom, lets: Mapping[ir.Atom, ir.Let]) -> bool:
+def is_rare(cond: ir.Atom, lets: Lets) -> bool:
     """Whether hardly any thread meets a condition."""
     return cond in lets and lets[cond].op.name == "rarely"
 
@@ -171,29 +168,3 @@ def column_of(stmt: Access) -> int | None:
         return None
     elem = elem_of(stmt.array)
     return int(column.value) if scalar_of(elem) in WORDS and size_of(elem) == 1 else None
-
-
-Lets = Mapping[ir.Atom, ir.Let]
-
-
-def lets_of(function: ir.Function) -> Lets:
-    """The operations of a function, by their results."""
-    return {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
-
-
-def is_mostly_linear(index: ir.Atom, lets: Lets, of: Callable[[ir.Atom], Variation]) -> bool:
-    """Whether an index is likely to be one more in each next thread, but at borders and on rings."""
-    let = lets.get(index)
-    if let is None or let.op.name not in MOSTLY_LINEAR:
-        return False
-    varying = [arg for arg in let.args[let.op.name == "where" :] if of(arg) != UNIFORM]
-    return bool(varying) and all(of(arg) == LINEAR or is_mostly_linear(arg, lets, of) for arg in varying)
-
-
-def is_spaced(index: ir.Atom, lets: Lets, of: Callable[[ir.Atom], Variation]) -> bool:
-    """Whether an index grows by the same number in each next thread, as ``2 * i + 1``."""
-    let = lets.get(index)
-    if let is None or let.op.name not in ("add", "sub", "mul"):
-        return False
-    varying = [arg for arg in let.args if of(arg) != UNIFORM]
-    return len(varying) == 1 and (of(varying[0]) == LINEAR or is_spaced(varying[0], lets, of))

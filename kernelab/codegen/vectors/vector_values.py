@@ -11,7 +11,7 @@ from kernelab.codegen.cpp.emitter import Body
 from kernelab.codegen.cpp.helpers import Names, identifier
 from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.cpp.writer import ordered, scalar_type
-from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, variations
+from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, VARYING, Variation, Variations
 from kernelab.codegen.vectors.vector_helpers import NAMES
 from kernelab.codegen.vectors.vector_operations import SMALL, VECTORS, Lanes
 from kernelab.lang import ir
@@ -35,7 +35,8 @@ class VectorValues(Body):
         super().__init__(function, symbols.fresh(f"{identifier(function.name)}_vectors"), Cpu(), symbols)
         self.name = Names(NAMES)
         self.lanes = lanes
-        self.variation = variations(function)
+        self.variations = Variations(function)
+        self.of = self.variations.of
         self.mask = ""
         self.asked_by_lanes: tuple[str, ...] = ()
 
@@ -47,9 +48,6 @@ class VectorValues(Body):
         self.mask = before
 
     # ------------------------------------------------------------------------------------------ values
-
-    def of(self, atom: ir.Atom) -> Variation:
-        return UNIFORM if isinstance(atom, ir.Const) else self.variation[atom]
 
     def vector_type(self, scalar: Scalar) -> str:
         if scalar not in self.lanes.vectors:
