@@ -10,7 +10,7 @@ add, and adds once.  Which threads make an addition is told at a launch (`Gather
 tests whether they are among these, and no more.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from math import prod
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from kernelab.passes.access.access_regions import Situation, range_of
 from kernelab.passes.access.affine_forms import Extent, Form, Guard, IntParam, Thread, is_uniform
 from kernelab.passes.access.independence import changed, independent
 from kernelab.passes.common.copying import Copier
-from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.simplify import simplify, without_atomics
 
 _PLAIN = ir.Let | ir.Load | ir.Store | ir.Atomic | ir.If
 """The statements of a function whose additions can be made by elements."""
@@ -128,7 +128,8 @@ def gathered(function: ir.Function) -> Gathered | None:
     sums = tuple(one for array in arrays for one in _sums(function, array, walker.additions))
     if not sums or any(_calls(each.function) for each in sums):
         return None
-    rest = simplify(_Rest(frozenset(arrays)).function(replace(function, name=f"{function.name}_rest")))
+    rest = simplify(without_atomics(function, lambda stmt: stmt.array in arrays))
+    rest = replace(rest, name=f"{function.name}_rest")
     works = any(ir.changed(stmt) for stmt in ir.walk(rest.body))
     result = Gathered(sums, rest if works else None)
     return result if _pays(function, result) else None
@@ -296,18 +297,6 @@ def _sums(function: ir.Function, array: ir.Var, every: Sequence[Addition]) -> It
         name, order = f"{function.name}_of_{array.hint}{number or ''}", dict(fixed)
         over_elements = _Gathering(function, threads).function_of(name, array, axes, order, additions)
         yield GatheredSum(over_elements, function.params.index(array), axes, threads, fixed, tuple(additions))
-
-
-class _Rest(Copier):
-    """Copies a function without its additions to some arrays."""
-
-    def __init__(self, arrays: Collection[ir.Var]) -> None:
-        super().__init__()
-        self.arrays = arrays
-
-    def atomic(self, stmt: ir.Atomic) -> None:
-        if stmt.array not in self.arrays:
-            super().atomic(stmt)
 
 
 class _Gathering:

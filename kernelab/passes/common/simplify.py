@@ -8,6 +8,7 @@ between is not kept, and its derivative takes the short way.  A write to an arra
 and of the arrays that may share its memory.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -220,17 +221,27 @@ def _pick(kept: list[int], items: tuple[_T, ...]) -> tuple[_T, ...]:
 
 def without_zeros(adjoint: ir.Function) -> ir.Function:
     """An adjoint without its additions of zero: it is not to seem to reach what it does not change."""
-    return _WithoutZeros(frozenset(ir.reads(adjoint.body))).function(adjoint)
+    used = frozenset(ir.reads(adjoint.body))
+
+    def adds_nothing(stmt: ir.Atomic) -> bool:
+        is_zero = isinstance(stmt.value, ir.Const) and stmt.value.value == 0
+        return stmt.kind == "add" and is_zero and stmt.out not in used
+
+    return without_atomics(adjoint, adds_nothing)
 
 
-class _WithoutZeros(Copier):
-    def __init__(self, used: frozenset[ir.Atom]) -> None:
+def without_atomics(function: ir.Function, are_left_out: Callable[[ir.Atomic], bool]) -> ir.Function:
+    """A function without some of its atomics, whose results nobody reads."""
+    return _WithoutAtomics(are_left_out).function(function)
+
+
+class _WithoutAtomics(Copier):
+    def __init__(self, are_left_out: Callable[[ir.Atomic], bool]) -> None:
         super().__init__()
-        self.used = used
+        self.are_left_out = are_left_out
 
     def atomic(self, stmt: ir.Atomic) -> None:
-        is_zero = isinstance(stmt.value, ir.Const) and stmt.value.value == 0
-        if stmt.kind != "add" or not is_zero or stmt.out in self.used:
+        if not self.are_left_out(stmt):
             super().atomic(stmt)
 
 
