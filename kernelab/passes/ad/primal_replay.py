@@ -324,9 +324,7 @@ def fresh(vars: Sequence[ir.Var], env: Env) -> tuple[ir.Var, ...]:
 
 def has_loop(stmt: ir.Stmt) -> bool:
     """Whether a statement is a loop or has one inside."""
-    return isinstance(stmt, ir.For | ir.While) or any(
-        has_loop(s) for block in ir.blocks(stmt) for s in block.stmts
-    )
+    return any(isinstance(inner, ir.For | ir.While) for inner in ir.within(stmt))
 
 
 # --------------------------------------------------------------------------------------------- what is saved

@@ -462,10 +462,10 @@ class Adjoint(Replay):
 
     def targets(self, *inner: ir.Block) -> list[ir.Var]:
         """The active values from outside that blocks read: their cotangents grow inside."""
-        variables: dict[ir.Var, None] = {}
-        for block in inner:
-            variables.update(dict.fromkeys(_free(block)))
-        return [v for v in variables if v in self.active and not isinstance(v.type, Array)]
+        used = dict.fromkeys(atom for block in inner for atom in ir.reads(block))
+        defined = {var for block in inner for var in ir.defined(block)}
+        outside = (v for v in used if isinstance(v, ir.Var) and v not in defined)
+        return [v for v in outside if v in self.active and not isinstance(v.type, Array)]
 
     def bar_vars(self, vars: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
         """Vars for the cotangents of Vars."""
@@ -482,9 +482,3 @@ class Adjoint(Replay):
             if param in self.cotangents:
                 self.builder.span = param.span
                 self.add_to(self.bars[param], [integer(0)], self.cotangents[param])
-
-
-def _free(block: ir.Block) -> list[ir.Var]:
-    """The Vars that a block reads from outside, in order of use."""
-    used, defined = dict.fromkeys(ir.reads(block)), {*ir.defined(block)}
-    return [atom for atom in used if isinstance(atom, ir.Var) and atom not in defined]

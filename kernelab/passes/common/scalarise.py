@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
-from typing import assert_never
+from typing import Any, assert_never
 
 from kernelab.lang import ir
 from kernelab.lang.build import Builder, Expr, constant, elem_of, type_of
@@ -202,15 +202,10 @@ class _Scalariser(Builder):
         carries = self.define_all(stmt.carries)
         body = self.nested(stmt.body)
         outs = self.define_all(stmt.outs)
-        match stmt:
-            case ir.For():
-                count = self.scalar(stmt.count)
-                self.emit(
-                    ir.For(outs, stmt.index, count, carries, inits, body, stmt.span, stmt.reverse, stop)
-                )
-            case ir.While():
-                assert stop is not None
-                self.emit(ir.While(outs, carries, inits, stop, body, stmt.span, stmt.ends))
+        head: dict[str, Any] = {"stop": stop}
+        if isinstance(stmt, ir.For):
+            head["count"] = self.scalar(stmt.count)
+        self.emit(replace(stmt, outs=outs, carries=carries, inits=inits, body=body, **head))
 
 
 def _components(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int | None, ...]:
