@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
+from typing import cast
 
 from kernelab.codegen.cpp.entry import Line as GeneratedLine
 from kernelab.codegen.cpp.entry import Unit
@@ -74,16 +75,12 @@ def cpp_runs(text: str) -> list[tuple[Run, ...]]:
     return _highlighted(text, _CPP)
 
 
-_STYLES: dict[str, Style] = {
-    "comment": "comment", "string": "string", "number": "number", "keyword": "keyword", "name": "name",
-}  # fmt: skip
-
-
 def _highlighted(text: str, pattern: re.Pattern[str]) -> list[tuple[Run, ...]]:
+    """The runs of each line; the groups of the pattern are styles."""
     runs: list[Run] = []
     done = 0
     for match in pattern.finditer(text):
-        runs += Run(text[done : match.start()]), Run(match[0], _STYLES[match.lastgroup or "name"])
+        runs += Run(text[done : match.start()]), Run(match[0], cast("Style", match.lastgroup))
         done = match.end()
     lines: list[list[Run]] = [[]]
     for run in (*runs, Run(text[done:])):
@@ -345,11 +342,8 @@ def _title(parts: Parts) -> Words:
     if parts.is_function:
         runs.append(Run(" · as a kernel of one thread that stores the return value in result", "dim"))
         return Words(tuple(runs), level=1)
-    done = effects(parts.primal)
-    for verb, arrays in (("reads", done.reads), ("writes", done.writes), ("adds to", done.accumulates)):
-        names = [param.hint for param in parts.primal.params if param in arrays]
-        if names:
-            runs += [Run(f" · {verb} ", "dim"), Run(", ".join(names))]
+    for verb, names in _facts(parts.primal, effects(parts.primal)).verbs.items():
+        runs += [Run(f" · {verb} ", "dim"), Run(", ".join(names))]
     return Words(tuple(runs), level=1)
 
 
@@ -445,13 +439,15 @@ def facts_of(
     facts = {}
     for place in dict.fromkeys([*done, *kept]):
         if place[0] is not NOWHERE.source:
-            at = done.get(place, NO_EFFECTS)
-            reads, writes, adds = (
-                tuple(param.hint for param in primal.params if param in some)
-                for some in (at.reads, at.writes, at.accumulates)
-            )
-            facts[place] = Facts(reads, writes, adds, tuple(kept.get(place, ())))
+            facts[place] = _facts(primal, done.get(place, NO_EFFECTS), kept.get(place, ()))
     return facts
+
+
+def _facts(primal: Function, done: Effects, kept: Sequence[str] = ()) -> Facts:
+    """Effects on the parameters of a kernel, by name."""
+    kinds = (done.reads, done.writes, done.accumulates)
+    reads, writes, adds = (tuple(p.hint for p in primal.params if p in some) for some in kinds)
+    return Facts(reads, writes, adds, tuple(kept))
 
 
 def _saving(saving: Saving) -> str:
