@@ -190,13 +190,10 @@ def _called_attribute(cell: Source, error: object, names: Mapping[str, Any]) -> 
         return
     for called in re.finditer(r"\b(\w+)\.(shape|size|ndim|dtype|strides|T)\(", cell.text):
         if isinstance(names.get(called[1]), array):
-            line = cell.text.count("\n", 0, called.start()) + 1
-            column = called.start(2) - cell.text.rfind("\n", 0, called.start()) - 1
-            place = Span(cell, line, column, line, column + len(called[2]))
             message = f"the {called[2]} of an array is not a function"
             hint = f"write {called[1]}.{called[2]}, without parentheses"
             hint += f"; {called[1]}.shape[0] is its first extent" if called[2] in ("shape", "size") else ""
-            yield Diagnostic(message, place, "call", "information", hint=hint)
+            yield Diagnostic(message, _place(cell, called, 2), "call", "information", hint=hint)
             return
 
 
@@ -206,11 +203,15 @@ def _without_magic(cell: Source, error: object) -> Iterator[Diagnostic]:
     head = re.search(rf"(?m)^def .*\b(?P<word>{re.escape(name)})\b", cell.text) if name else None
     if name not in language() or head is None:
         return
-    line = cell.text.count("\n", 0, head.start()) + 1
-    column = head.start("word") - head.start()
-    place = Span(cell, line, column, line, column + len(name))
     message = f"{name} is a word of kernels, and this cell is plain Python"
     hint = "write %%kernel as its first line"
     if decorator := re.search(r"(?m)^@(\w+)\.kernel\b", cell.text):
         hint = f"write {decorator[1]}.{name}; or {hint}, and leave the decorator out"
-    yield Diagnostic(message, place, "magic", "information", hint=hint)
+    yield Diagnostic(message, _place(cell, head, "word"), "magic", "information", hint=hint)
+
+
+def _place(cell: Source, found: re.Match[str], group: int | str) -> Span:
+    """The place of a group of what was found in a cell."""
+    first, last = found.span(group)
+    line, column = cell.text.count("\n", 0, first) + 1, first - cell.text.rfind("\n", 0, first) - 1
+    return Span(cell, line, column, line, column + last - first)

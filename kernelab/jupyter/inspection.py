@@ -26,7 +26,7 @@ from kernelab.frontend.meaning.name_lookup import PREFIXES, language, meaning_of
 from kernelab.frontend.meaning.trial import trial
 from kernelab.jupyter.typed_kernels import CellText, adjoint_lines, typed
 from kernelab.lang import ops
-from kernelab.lang.ir import For, Let, Var, While, defs, walk
+from kernelab.lang.ir import Let, defined, walk
 from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
 from kernelab.lang.types import Vec, type_named
@@ -102,12 +102,7 @@ def _kinds(kernels: Sequence[Kernel], line: int) -> dict[str, str]:
         return {}
     function = kernel.definition.function
     kinds = {var.hint: f"{var.type}, the number of the thread" for var in function.threads}
-    vars: list[Var] = []
-    for stmt in walk(function.body):
-        vars += defs(stmt)
-        if isinstance(stmt, For | While):
-            vars += [*stmt.carries, *([stmt.index] if isinstance(stmt, For) else [])]
-    for var in vars:
+    for var in defined(function.body):
         if var.hint and (var.hint not in kinds or var.span.line <= line):
             kinds[var.hint] = str(var.type)
     return kinds | {formal.name: spelt(str(formal.type)) for formal in kernel.definition.signature}
