@@ -109,3 +109,29 @@ def test_an_adjoint_in_cpp_has_to_be_linear(cotangent: str, is_right: bool) -> N
         report = kl.autograd.gradcheck(kernel, 3, [x], [y], raise_exception=False, show_summary=False)
     assert bool(report) is is_right
     assert bool(caught) is not is_right
+
+
+TWO = """
+def both(t: float64):
+    return t * t, sin(t)
+
+@func_grad(both, check=False)
+def rule(t: float64, r: float64, q: float64):
+    adjoint[t] += 2.0 * t * r + cos(t) * q + {more}
+
+def k(x: array[float64], y: array[float64], z: array[float64]):
+    i = tid()
+    y[i], z[i] = both(x[i])
+"""
+
+
+@pytest.mark.parametrize("more", ["0.5 * r * q", "1e-3 * abs(r + q) - 1e-3 * abs(r) - 1e-3 * abs(q)", "0.0"])
+def test_cotangents_of_several_results_have_to_add_up(more: str) -> None:
+    kernel = kl.compile(TWO.format(more=more))["k"]
+    x = kl.array([0.3, 0.7], dtype=kl.float64, requires_grad=True)
+    arguments = kernel, 2, [x], [kl.zeros(2, dtype=x.dtype) for _ in range(2)]
+    is_right = more == "0.0"
+    for fast in (False, True):
+        report = kl.autograd.gradcheck(*arguments, fast=fast, raise_exception=False, show_summary=False)
+        assert report.worst().verdict == ("" if is_right else "nonlinear")
+    assert bool(kl.autograd.taylor_test(*arguments, show_summary=False)) == is_right

@@ -201,10 +201,13 @@ def faults(exact: Trace, selection: Selection) -> dict[tuple[int, int], Fault]:
     by_host = any(isinstance(rule, HostCallRecord) for rule in rules)
     spans = {_written(rule) for rule in rules}
     span = next(iter(spans)) if len(spans) == 1 else None
+    seeds: dict[int, Floats] = {}
+    separate: dict[int, dict[int, Floats]] = {}
     for j in dict.fromkeys(j for _, j in pairs):
-        u = directions(rng, exact.targets[j].count, selection.rows(exact.targets[j]))
+        seeds[j] = u = directions(rng, exact.targets[j].count, selection.rows(exact.targets[j]))
         wanted = [i for i, k in pairs if k == j]
         for i, pulled in zip(wanted, exact.products(j, mixed(u), wanted), strict=True):
+            separate.setdefault(i, {})[j] = pulled[: len(u)]
             if not is_linear(pulled, len(u), by_host):
                 by_pair[i, j] = Fault("nonlinear", NOT_LINEAR.format("the adjoint", "a cotangent"), span)
             elif has_jvp:
@@ -212,6 +215,11 @@ def faults(exact: Trace, selection: Selection) -> dict[tuple[int, int], Fault]:
                 message = _tangent_fault(exact, i, j, (u, pulled[: len(u)], v))
                 if message:
                     by_pair[i, j] = Fault("tangent", message, span)
+    together = exact.products_together(seeds, [*separate]) if len(seeds) > 1 else ()
+    for (i, parts), whole in zip(separate.items(), together, strict=False):
+        if not _is_sum(whole, [*parts.values()], by_host):
+            message = NOT_LINEAR.format("the adjoint", "the cotangents of several outputs")
+            by_pair |= {(i, j): Fault("nonlinear", message, span) for j in parts if (i, j) not in by_pair}
     return by_pair
 
 
@@ -232,15 +240,17 @@ def is_linear(products: Floats, count: int, by_host: bool = False) -> bool:
 
     With `by_host` Python functions computed them, which may round to any precision.
     """
-    rounding, least = (OWN_PRECISION, HOST_ROUNDING) if by_host else (LINEAR, OWN_ROUNDING)
     first, second, others = products[0], products[1], products[count:]
-    parts = [(factor * first, np.zeros_like(first)) for factor in FACTORS] + [(first, second)]
-    for (a, b), other in zip(parts, others, strict=True):
-        size = np.abs(a) + np.abs(b)
-        allowed = rounding * size + least * size.max(initial=0.0, where=np.isfinite(size))
-        if np.any(np.isfinite(size) & ~(np.abs(a + b - other) <= allowed)):
-            return False
-    return True
+    parts = [*((factor * first,) for factor in FACTORS), (first, second)]
+    return all(_is_sum(other, terms, by_host) for terms, other in zip(parts, others, strict=True))
+
+
+def _is_sum(whole: Floats, terms: Sequence[Floats], by_host: bool) -> bool:
+    """Whether products are the sum of others, up to rounding."""
+    rounding, least = (OWN_PRECISION, HOST_ROUNDING) if by_host else (LINEAR, OWN_ROUNDING)
+    size = np.sum(np.abs(terms), axis=0)
+    allowed = rounding * size + least * size.max(initial=0.0, where=np.isfinite(size))
+    return not np.any(np.isfinite(size) & ~(np.abs(np.sum(terms, axis=0) - whole) <= allowed))
 
 
 def _tangent_fault(exact: Trace, i: int, j: int, vectors: tuple[Floats, Floats, Floats]) -> str:

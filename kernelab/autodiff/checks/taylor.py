@@ -156,8 +156,8 @@ def _along(adjoint: Trace, u: Vectors, v: Vectors, noise: float = 0.0) -> tuple[
 
 def _shares(adjoint: Trace, u: Vectors) -> Vectors:
     """The gradients of the outputs weighted by `u`."""
-    pulled = [adjoint.products(j, weights[np.newaxis]) for j, weights in enumerate(u)]
-    return [np.sum([part[0] for part in parts], axis=0) for parts in zip(*pulled, strict=True)]
+    seeds = {j: weights[np.newaxis] for j, weights in enumerate(u)}
+    return [part[0] for part in adjoint.products_together(seeds)]
 
 
 def _rescaled(adjoint: Trace, u: Vectors, v: Vectors, sizes: Vectors) -> tuple[Vectors, Vectors] | None:

@@ -404,8 +404,16 @@ class Trace:
 
     def products(self, j: int, u: Values, wanted: Sequence[int] | None = None) -> list[Values]:
         """``J^T u`` for each row of `u`, of output `j` by each input, or some."""
-        output, batch, bars = self.outputs[j], Batch(self.base, len(u)), Adjoints()
-        batch.move(bars.of(output), batch.seeds(output, u))
+        return self.products_together({j: u}, wanted)
+
+    def products_together(
+        self, seeds: Mapping[int, Values], wanted: Sequence[int] | None = None
+    ) -> list[Values]:
+        """The same of several outputs in one sweep, which have as many rows: what they add up to."""
+        batch, bars = Batch(self.base, len(next(iter(seeds.values())))), Adjoints()
+        for j, u in seeds.items():
+            output = self.outputs[j]
+            batch.move(bars.of(output), batch.seeds(output, u), add=True)
         self.level.pull(batch, bars)
         sources = self.inputs if wanted is None else [self.inputs[i] for i in wanted]
         return [batch.numbers(bars.of(source)) for source in sources]
