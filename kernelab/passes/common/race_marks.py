@@ -26,6 +26,7 @@ from kernelab.lang.types import Array, int64, with_scalar
 from kernelab.passes.access.blocks import threads_are_disjoint
 from kernelab.passes.access.independence import uses
 from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.simplify import adds_nothing
 
 Use = Literal["store", "load", "atomic", "early", "set"]
 """What a thread does to an element: "set" is to store or change a value, "early" to read it before that."""
@@ -125,7 +126,7 @@ class _Marker(Copier):
             self.mark_set(stmt)
 
     def mark_set(self, stmt: ir.Store | ir.Atomic) -> None:
-        if stmt.array not in self.unset or _adds_nothing(stmt):
+        if stmt.array not in self.unset or adds_nothing(stmt):
             return
         if stmt.value not in self.carried or self.carried[stmt.value] != _place(stmt):
             self.leave("set", stmt)
@@ -134,7 +135,7 @@ class _Marker(Copier):
         if stmt.array not in self.unset or stmt.out in self.carried or stmt.held is not None:
             return
         is_blind = isinstance(stmt, ir.Atomic) and stmt.kind == "exch" and stmt.out not in self.used
-        if is_blind or _adds_nothing(stmt):
+        if is_blind or adds_nothing(stmt):
             return
         b, first, (marks,) = self.builder, ir.Var(int64, "", stmt.span), self.marks_of(stmt.array, "set")
         b.emit(ir.Load(first, marks, self.atoms(stmt.indices), stmt.span, None, stmt.component))
@@ -167,12 +168,6 @@ Place = tuple[ir.Var, tuple[ir.Atom, ...], int | None]
 
 def _place(stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
     return stmt.array, stmt.indices, stmt.component
-
-
-def _adds_nothing(stmt: ir.Load | ir.Store | ir.Atomic) -> bool:
-    if not isinstance(stmt, ir.Atomic) or stmt.kind != "add":
-        return False
-    return isinstance(stmt.value, ir.Const) and stmt.value.value == 0
 
 
 Users = dict[ir.Atom, list[ir.Stmt | None]]

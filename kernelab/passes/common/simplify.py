@@ -222,12 +222,14 @@ def _pick(kept: list[int], items: tuple[_T, ...]) -> tuple[_T, ...]:
 def without_zeros(adjoint: ir.Function) -> ir.Function:
     """An adjoint without its additions of zero: it is not to seem to reach what it does not change."""
     used = frozenset(ir.reads(adjoint.body))
+    return without_atomics(adjoint, lambda stmt: adds_nothing(stmt) and stmt.out not in used)
 
-    def adds_nothing(stmt: ir.Atomic) -> bool:
-        is_zero = isinstance(stmt.value, ir.Const) and stmt.value.value == 0
-        return stmt.kind == "add" and is_zero and stmt.out not in used
 
-    return without_atomics(adjoint, adds_nothing)
+def adds_nothing(stmt: ir.Stmt) -> bool:
+    """Whether a statement adds zero to an element."""
+    if not isinstance(stmt, ir.Atomic) or stmt.kind != "add":
+        return False
+    return isinstance(stmt.value, ir.Const) and stmt.value.value == 0
 
 
 def without_atomics(function: ir.Function, are_left_out: Callable[[ir.Atomic], bool]) -> ir.Function:
