@@ -220,16 +220,12 @@ def _replaced(f: Any, items: Sequence[Any], i: Any, x: Any) -> list[Any]:
     return [f.where(f.equal(place, k), x, item) for k, item in enumerate(items)]
 
 
-def _reads(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
-    """The derivative of reading a part: linear in the whole, whose cotangent is zero but for that part."""
-    return Rules(
+def _of_parts(write: Callable[..., Expr], read: Callable[..., Expr]) -> tuple[Rules, Rules]:
+    """The derivatives of reading a part, and of replacing it: both linear in the whole and in the part."""
+    reads = Rules(
         lambda y, operands, dots: None if dots[0] is None else read(dots[0], *operands[1:]),
         lambda y, operands, w: (write(zero_of(operands[0]), *operands[1:], w), *[None] * (len(operands) - 1)),
     )
-
-
-def _writes(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
-    """The derivative of replacing a part: linear in the whole and in the part."""
 
     def jvp(y: Expr, operands: Any, dots: Any) -> Expr:
         whole, *indices, part = operands
@@ -239,13 +235,11 @@ def _writes(write: Callable[..., Expr], read: Callable[..., Expr]) -> Rules:
         _, *indices, part = operands
         return write(w, *indices, zero_of(part)), *[None] * len(indices), read(w, *indices)
 
-    return Rules(jvp, vjp)
+    return reads, Rules(jvp, vjp)
 
 
-PART = _reads(lambda *operands: insert(*operands), lambda *operands: extract(*operands))
-CHANGE = _writes(lambda *operands: insert(*operands), lambda *operands: extract(*operands))
-ROW = _reads(lambda *operands: insert_row(*operands), lambda *operands: row(*operands))
-ROW_CHANGE = _writes(lambda *operands: insert_row(*operands), lambda *operands: row(*operands))
+PART, CHANGE = _of_parts(lambda *operands: insert(*operands), lambda *operands: extract(*operands))
+ROW, ROW_CHANGE = _of_parts(lambda *operands: insert_row(*operands), lambda *operands: row(*operands))
 WITHIN_TWO = (-2.0, 1.0)
 
 
