@@ -35,7 +35,7 @@ comes from; a derived statement inherits the span of its primal.  `component` of
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Literal, assert_never
 
@@ -476,13 +476,21 @@ def locals_of(block: Block) -> frozenset[Var]:
     return frozenset(stmt.out for stmt in walk(block) if isinstance(stmt, Alloc))
 
 
-def walk(block: Block) -> Iterator[Stmt]:
-    """Every statement of a block and of the blocks inside it, outer before inner, in order."""
+def walk(block: Block, entered: Callable[[Stmt], Iterable[Block]] = blocks) -> Iterator[Stmt]:
+    """Every statement of a block and of the blocks inside it, outer before inner, in order.
+
+    `entered` gives the blocks of a statement that count.
+    """
     for stmt in block.stmts:
         yield stmt
         if stmt.__class__ in _NESTED:
-            for inner in blocks(stmt):
-                yield from walk(inner)
+            for inner in entered(stmt):
+                yield from walk(inner, entered)
+
+
+def once(block: Block) -> Iterator[Stmt]:
+    """The statements of a block that a thread comes to at most once."""
+    return walk(block, lambda stmt: blocks(stmt) if isinstance(stmt, If) else ())
 
 
 def within(stmt: Stmt) -> Iterator[Stmt]:

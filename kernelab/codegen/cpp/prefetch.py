@@ -6,7 +6,7 @@ Only where the elements are too many for a cache near the core, and a launch has
 What is asked for changes nothing: a wrong index asks for bytes that nobody needs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.helpers import Names
@@ -49,7 +49,7 @@ def gathers(function: ir.Function) -> dict[Place, dict[ir.Var, bool]]:
 
     Accesses in loops do not count: what a thread asks for there would come too late or too often.
     """
-    stmts = list(once(function.body))
+    stmts = list(ir.once(function.body))
     places: dict[ir.Atom, Place] = {}
     for stmt in stmts:
         if isinstance(stmt, ir.Load) and stmt.array in function.params and stmt.out.type in (int32, int64):
@@ -121,12 +121,3 @@ def _accumulators(name: str, base: str, step: str, wide: Wide) -> tuple[str, str
         f"char* const {base} = {dense} ? (char*)({dense} + place_of({sums}, {name} - {wide.low})) : {name};",
         f"const i64 {step} = {dense} ? place_of({sums}, {name}_s0) * 8 : {name}_s0;",
     )
-
-
-def once(block: ir.Block) -> Iterator[ir.Stmt]:
-    """The statements that a thread comes to at most once."""
-    for stmt in block.stmts:
-        yield stmt
-        if isinstance(stmt, ir.If):
-            yield from once(stmt.then)
-            yield from once(stmt.orelse)

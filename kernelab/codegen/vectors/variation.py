@@ -7,7 +7,7 @@
 Expects a scalarised function whose threads are independent: a load at a uniform place then is uniform.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import assert_never
 
@@ -51,17 +51,14 @@ def met_in_place(function: ir.Function) -> Iterator[ir.Atomic]:
         kinds = {variations.of(arg) for arg in ((atom,) if test is None else test.args)}
         return kinds - {UNIFORM} == {LINEAR}
 
-    def within(block: ir.Block) -> Iterator[ir.Atomic]:
-        for stmt in block.stmts:
-            if isinstance(stmt, ir.Atomic):
-                is_kept = stmt.array not in looked_at and not function.aliased
-                if stmt.kind == "add" and not is_kept and variations.most(stmt.indices) == UNIFORM:
-                    yield stmt
-            elif not isinstance(stmt, ir.If) or not of_places(stmt.cond):
-                for inner in ir.blocks(stmt):
-                    yield from within(inner)
+    def entered(stmt: ir.Stmt) -> tuple[ir.Block, ...]:
+        return () if isinstance(stmt, ir.If) and of_places(stmt.cond) else ir.blocks(stmt)
 
-    return within(function.body)
+    for stmt in ir.walk(function.body, entered):
+        if isinstance(stmt, ir.Atomic) and stmt.kind == "add":
+            is_kept = stmt.array not in looked_at and not function.aliased
+            if not is_kept and variations.most(stmt.indices) == UNIFORM:
+                yield stmt
 
 
 class Variations:
@@ -99,9 +96,6 @@ class Variations:
         """The variation of what is computed of values, but for sums."""
         return UNIFORM if all(self.of(atom) == UNIFORM for atom in atoms) else VARYING
 
-    def _define(self, outs: Sequence[ir.Var], variation: Variation) -> None:
-        self.kinds |= dict.fromkeys(outs, variation)
-
     def _block(self, block: ir.Block) -> None:
         for stmt in block.stmts:
             self._stmt(stmt)
@@ -119,7 +113,7 @@ class Variations:
             case ir.For() | ir.While():
                 self._loop(stmt)
             case ir.Alloc() | ir.Native() | ir.Call() | ir.Custom() | ir.Restore():
-                self._define(ir.defs(stmt), VARYING)
+                self.kinds |= dict.fromkeys(ir.defs(stmt), VARYING)
             case ir.Store() | ir.Assert() | ir.Print() | ir.Save() | ir.Append():
                 pass
             case _:
@@ -152,7 +146,7 @@ class Variations:
             changed = [c for c, y in pairs if self.most((c, y)) != self.kinds[c]]
             if not changed:
                 break
-            self._define(changed, VARYING)
+            self.kinds |= dict.fromkeys(changed, VARYING)
         for out, carry in zip(stmt.outs, stmt.carries, strict=True):
             self.kinds[out] = self.kinds[carry]
 

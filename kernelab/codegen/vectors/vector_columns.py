@@ -38,12 +38,9 @@ def columns_walked(function: ir.Function, variations: Variations, width: int) ->
 
 def always_run(block: ir.Block) -> Iterator[Access]:
     """The accesses of a block that stand in no branch."""
-    for stmt in block.stmts:
-        match stmt:
-            case ir.Load(held=None) | ir.Store() | ir.Atomic():
-                yield stmt
-            case ir.For(body=body) | ir.While(body=body):
-                yield from always_run(body)
+    for stmt in ir.walk(block, lambda stmt: () if isinstance(stmt, ir.If) else ir.blocks(stmt)):
+        if isinstance(stmt, ir.Store | ir.Atomic) or (isinstance(stmt, ir.Load) and stmt.held is None):
+            yield stmt
 
 
 def _is_of_words(array: ir.Var) -> bool:

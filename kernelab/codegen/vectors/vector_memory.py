@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry import Site
-from kernelab.codegen.cpp.prefetch import once
 from kernelab.codegen.cpp.writer import scalar_type, site_of
 from kernelab.codegen.vectors.interior import Interior
 from kernelab.codegen.vectors.launch_rule import LaunchRanges, is_field
@@ -469,7 +468,7 @@ class VectorMemory(VectorValues):
     def alone(self) -> frozenset[ir.Stmt]:
         """The stores to which a thread comes once, of arrays of which it touches nothing else."""
         counts = Counter(atom for stmt in ir.walk(self.function.body) for atom in ir.atoms(stmt))
-        stores = [stmt for stmt in once(self.function.body) if isinstance(stmt, ir.Store)]
+        stores = [stmt for stmt in ir.once(self.function.body) if isinstance(stmt, ir.Store)]
         return frozenset(stmt for stmt in stores if counts[stmt.array] == 1 and len(stores) <= MOST_STREAMS)
 
     def put(self, place: Place, type: str, value: str, far: str = "") -> None:

@@ -6,7 +6,7 @@ x[0]        one element for all lanes
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from kernelab.codegen.cpp import spelling
 from kernelab.codegen.vectors.launch_rule import is_field
@@ -37,17 +37,13 @@ def is_long(function: ir.Function) -> bool:
 
     Conditions do not count: in the interior of a launch most of them are known.
     """
-    stmts = _usually_run(function.body, lets_of(function))
+    lets = lets_of(function)
+
+    def usually_run(stmt: ir.Stmt) -> tuple[ir.Block, ...]:
+        return (stmt.orelse,) if isinstance(stmt, ir.If) and is_rare(stmt.cond, lets) else ir.blocks(stmt)
+
+    stmts = ir.walk(function.body, usually_run)
     return sum(not (isinstance(stmt, ir.Let) and stmt.out.type == bool_) for stmt in stmts) > LONG
-
-
-def _usually_run(block: ir.Block, lets: Lets) -> Iterator[ir.Stmt]:
-    """Every statement of a block and of its inner blocks, without branches that hardly any thread takes."""
-    for stmt in block.stmts:
-        yield stmt
-        for inner in ir.blocks(stmt):
-            if not (isinstance(stmt, ir.If) and is_rare(stmt.cond, lets) and inner is stmt.then):
-                yield from _usually_run(inner, lets)
 
 
 def is_rare(cond: ir.Atom, lets: Lets) -> bool:

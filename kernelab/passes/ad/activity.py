@@ -85,11 +85,9 @@ def _is_whole(node: Node) -> bool:
 
 def _statements(block: ir.Block, opaque: Opaque) -> Iterator[ir.Stmt]:
     """The statements of a block and of those inside, but for functions with derivatives of their own."""
-    for stmt in block.stmts:
-        yield stmt
-        if not isinstance(stmt, ir.Custom) or not opaque(stmt):
-            for inner in ir.blocks(stmt):
-                yield from _statements(inner, opaque)
+    return ir.walk(
+        block, lambda stmt: () if isinstance(stmt, ir.Custom) and opaque(stmt) else ir.blocks(stmt)
+    )
 
 
 def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> frozenset[ir.Var]:
@@ -158,7 +156,7 @@ def leads(function: ir.Function) -> dict[ir.Var, frozenset[ir.Var]]:
 
 def _edges(block: ir.Block, opaque: Opaque) -> Iterator[tuple[Node, Node]]:
     """What depends on what, where there is a derivative: pairs of a source and a target."""
-    for stmt in block.stmts:
+    for stmt in _statements(block, opaque):
         match stmt:
             case ir.Let(_, op) if isinstance(op.derivative, Zero):
                 pass
@@ -174,8 +172,6 @@ def _edges(block: ir.Block, opaque: Opaque) -> Iterator[tuple[Node, Node]]:
                 raise AssertionError("a call that is differentiated has not been inlined")
             case _:
                 yield from ir.flows(stmt)
-                for inner in ir.blocks(stmt):
-                    yield from _edges(inner, opaque)
 
 
 def _reversed(edges: Edges) -> Edges:

@@ -4,7 +4,7 @@ before    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += a * g
 after     g = y_bar[i]; x_bar[i] += a * g
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kernelab.data_classes import replace
 from kernelab.lang import ir
@@ -20,7 +20,8 @@ def cleared_once(function: ir.Function) -> frozenset[ir.Var]:
     if not function.threads or any(isinstance(stmt, ir.Native) for stmt in stmts):
         return frozenset()
     touching = {array: [stmt for stmt in stmts if array in ir.atoms(stmt)] for array in function.params}
-    blocks = [*_outside_of_loops(function.body)]
+    inner = (block for stmt in ir.once(function.body) if isinstance(stmt, ir.If) for block in ir.blocks(stmt))
+    blocks = [function.body, *inner]
     return frozenset(
         array
         for array, found in touching.items()
@@ -44,14 +45,6 @@ def _is_clear(stmt: ir.Stmt) -> bool:
         and isinstance(stmt.value, ir.Const)
         and stmt.value.value == 0
     )
-
-
-def _outside_of_loops(block: ir.Block) -> Iterator[ir.Block]:
-    yield block
-    for stmt in block.stmts:
-        if isinstance(stmt, ir.If):
-            yield from _outside_of_loops(stmt.then)
-            yield from _outside_of_loops(stmt.orelse)
 
 
 def without_clears(function: ir.Function) -> ir.Function:
