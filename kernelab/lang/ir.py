@@ -288,6 +288,7 @@ Stmt = (
     | Save | Restore | Append
 )  # fmt: skip
 Loop = For | While
+ArrayAccess = Load | Store | Atomic
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,7 +35,7 @@ from kernelab.lang.rounding import computed
 from kernelab.lang.types import Array, Scalar, bfloat16, scalar_of, shape_of
 from kernelab.passes.access.independence import independent
 
-Failing = ir.Load | ir.Store | ir.Atomic | ir.Assert | ir.Save | ir.Append
+Failing = ir.ArrayAccess | ir.Assert | ir.Save | ir.Append
 """The statements that can end a launch."""
 
 
@@ -300,7 +300,7 @@ class Chunk:
 
     # -------------------------------------------------------------------------------------- memory
 
-    def places(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> tuple[tuple[Any, ...], int]:
+    def places(self, stmt: ir.ArrayAccess, frame: Frame) -> tuple[tuple[Any, ...], int]:
         """The index of the elements that the live lanes touch, and how many these are."""
         live = self.live(frame)
         indices = [frame.places(index)[:live] for index in stmt.indices]
@@ -325,7 +325,7 @@ class Chunk:
             self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
         return (*self._own_lanes(stmt, frame, live), *(i[:live] for i in counted), *component_of(stmt)), live
 
-    def _own_lanes(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame, live: int) -> tuple[Numpy, ...]:
+    def _own_lanes(self, stmt: ir.ArrayAccess, frame: Frame, live: int) -> tuple[Numpy, ...]:
         """The first index into a local array, which has the threads of the chunk as first axis."""
         return (self.own(frame)[:live],) if stmt.array in self.locals else ()
 
@@ -418,7 +418,7 @@ class Chunk:
         return going
 
 
-def component_of(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int, ...]:
+def component_of(stmt: ir.ArrayAccess) -> tuple[int, ...]:
     """The index of the one component of an element that a statement touches, nothing for all of it."""
     if stmt.component is None:
         return ()

@@ -112,7 +112,7 @@ class Tracing(Chunk):
 
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and keep what becomes of cotangents."""
-        place = self.place(stmt, frame) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) else 0
+        place = self.place(stmt, frame) if isinstance(stmt, ir.ArrayAccess) else 0
         super().stmt(stmt, frame)
         match stmt:
             case ir.Let(out, _, args) if out in self.bars:
@@ -172,7 +172,7 @@ class Tracing(Chunk):
         if array not in self.locals and place in self.element and isinstance(stmt, ir.Atomic):
             self.zeros.append(one)
 
-    def place(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> int:
+    def place(self, stmt: ir.ArrayAccess, frame: Frame) -> int:
         """The address of the element that a statement touches."""
         return int(self.addresses(stmt.array, self.places(stmt, frame)[0])[0])
 

@@ -59,7 +59,7 @@ def gathers(function: ir.Function) -> dict[Place, dict[ir.Var, bool]]:
                 places[stmt.out] = stmt.array, fixed, stmt.component or 0
     by_place: dict[Place, dict[ir.Var, bool]] = {}
     for stmt in stmts:
-        if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) and stmt.array in function.params:
+        if isinstance(stmt, ir.ArrayAccess) and stmt.array in function.params:
             place = places.get(stmt.indices[0])
             if place is not None:
                 arrays = by_place.setdefault(place, {})

@@ -296,7 +296,7 @@ class Writer:
         """Whether neighbouring threads are likely to add to one element at the same time."""
         return all(isinstance(index, ir.Const) or index in self.common for index in indices)
 
-    def access(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[Scalar, str]:
+    def access(self, stmt: ir.ArrayAccess) -> tuple[Scalar, str]:
         """The scalar type and the address of what a statement reads or writes."""
         scalar = scalar_of(elem_of(stmt.array))
         element = self.address(stmt.array, stmt.indices, stmt.span)

@@ -406,7 +406,7 @@ def _together(rows: Rows) -> Rows:
 
 def _place(stmt: ir.Stmt) -> Span:
     """The span of a statement: if it has none of the user's, that of the parameter it accesses."""
-    if stmt.span.source is NOWHERE.source and isinstance(stmt, ir.Load | ir.Store | ir.Atomic):
+    if stmt.span.source is NOWHERE.source and isinstance(stmt, ir.ArrayAccess):
         return stmt.array.span
     return stmt.span
 

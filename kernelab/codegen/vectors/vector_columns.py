@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping, Set
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.codegen.vectors.launch_rule import is_field
 from kernelab.codegen.vectors.variation import UNIFORM, Variations
-from kernelab.codegen.vectors.vector_places import Access
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import float32, int32, scalar_of, size_of, uint32
 from kernelab.passes.access.independence import read_only
 
 
-def columns_walked(function: ir.Function, variations: Variations, width: int) -> Mapping[Access, ir.For]:
+def columns_walked(
+    function: ir.Function, variations: Variations, width: int
+) -> Mapping[ir.ArrayAccess, ir.For]:
     """The accesses of a function whose loop may keep a block of `width` columns, each with that loop."""
-    walked: dict[Access, ir.For] = {}
+    walked: dict[ir.ArrayAccess, ir.For] = {}
     steady, summed = read_only(function), {*totals(function), *wide(function)}
     for loop in ir.walk(function.body):
         if not isinstance(loop, ir.For) or loop.stop is not None or variations.of(loop.count) != UNIFORM:
@@ -36,7 +37,7 @@ def columns_walked(function: ir.Function, variations: Variations, width: int) ->
     return walked
 
 
-def always_run(block: ir.Block) -> Iterator[Access]:
+def always_run(block: ir.Block) -> Iterator[ir.ArrayAccess]:
     """The accesses of a block that stand in no branch."""
     for stmt in ir.walk(block, lambda stmt: () if isinstance(stmt, ir.If) else ir.blocks(stmt)):
         if isinstance(stmt, ir.Store | ir.Atomic) or (isinstance(stmt, ir.Load) and stmt.held is None):
@@ -48,7 +49,7 @@ def _is_of_words(array: ir.Var) -> bool:
     return scalar_of(elem) in (float32, int32, uint32) and size_of(elem) == 1 and not is_field(array)
 
 
-def _is_next_column(stmt: Access, loop: ir.For, varies: Set[ir.Atom], variations: Variations) -> bool:
+def _is_next_column(stmt: ir.ArrayAccess, loop: ir.For, varies: Set[ir.Atom], variations: Variations) -> bool:
     """Whether each iteration comes to the column beside the last one, in the same row of each lane.
 
     `varies` are the values that are computed in the loop.
@@ -71,7 +72,7 @@ def _is_next_column(stmt: Access, loop: ir.For, varies: Set[ir.Atom], variations
 
 
 def _may_keep_changes(
-    stmt: Access, loop: ir.For, function: ir.Function, width: int, summed: Set[ir.Atomic]
+    stmt: ir.ArrayAccess, loop: ir.For, function: ir.Function, width: int, summed: Set[ir.Atomic]
 ) -> bool:
     """Whether a loop may write an array later: only this thread comes to the row, only so in this loop."""
     if isinstance(loop.count, ir.Const) and loop.count.value < width:
@@ -84,5 +85,5 @@ def _may_keep_changes(
     return is_own and {*function.threads}.issubset(rows) and summed.isdisjoint(inside)
 
 
-def _accesses_to(array: ir.Var, block: ir.Block) -> Iterator[Access]:
-    return (stmt for stmt in ir.walk(block) if isinstance(stmt, Access) and stmt.array is array)
+def _accesses_to(array: ir.Var, block: ir.Block) -> Iterator[ir.ArrayAccess]:
+    return (stmt for stmt in ir.walk(block) if isinstance(stmt, ir.ArrayAccess) and stmt.array is array)

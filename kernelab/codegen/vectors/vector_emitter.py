@@ -30,7 +30,6 @@ from kernelab.codegen.vectors.vector_columns import always_run, columns_walked
 from kernelab.codegen.vectors.vector_operations import Lanes
 from kernelab.codegen.vectors.vector_places import (
     ROW,
-    Access,
     first_columns,
     is_long,
     is_rare,
@@ -448,7 +447,7 @@ class _Estimate:
             return None
         return CALL if "_ZGV" in text else SLOW.get(stmt.op.name, 1)
 
-    def access(self, stmt: Access, depth: int, in_branch: bool) -> None:
+    def access(self, stmt: ir.ArrayAccess, depth: int, in_branch: bool) -> None:
         kinds = [self.of(index) for index in stmt.indices]
         last, is_single = stmt.indices[-1], VARYING not in kinds[:-1]
         is_plain = kind_of(stmt.array) or (size_of(elem_of(stmt.array)) == 1 and not is_field(stmt.array))

@@ -20,7 +20,6 @@ from kernelab.codegen.vectors.vector_places import (
     BY_LANES,
     MOST_STREAMS,
     ROW,
-    Access,
     Elements,
     Place,
     column_of,
@@ -118,7 +117,7 @@ class VectorMemory(VectorValues):
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def place_of(self, stmt: Access) -> Place:
+    def place_of(self, stmt: ir.ArrayAccess) -> Place:
         """The place that a statement accesses, its indices checked."""
         scalar = scalar_of(elem_of(stmt.array))
         key = stmt.array, stmt.indices
@@ -131,7 +130,7 @@ class VectorMemory(VectorValues):
         row = 1 if self.places[key].packed else row_of(stmt)
         return self.places[key].moved((stmt.component or 0) * spelling.size(scalar), row)
 
-    def spread_out(self, stmt: Access) -> Place:
+    def spread_out(self, stmt: ir.ArrayAccess) -> Place:
         """The place of elements of which each lane has one."""
         array, name, elem = stmt.array, self.name(stmt.array), elem_of(stmt.array)
         last, terms, offsets, collide = len(stmt.indices) - 1, [name], list[str](), False
@@ -338,18 +337,18 @@ class VectorMemory(VectorValues):
             self.line(f"const {kind} {all} = {all}_there ? {read} : {kind}{{}};")
         return self.read_together[key]
 
-    def side_by_side(self, stmt: Access, count: int, are_next: bool) -> str:
+    def side_by_side(self, stmt: ir.ArrayAccess, count: int, are_next: bool) -> str:
         """The test whether the first columns of an array lie side by side, and its rows if they have to."""
         name, axis = self.name(stmt.array), len(stmt.indices) - 1
         rows = f" && {name}_s{axis - 1} == {4 * count}" if are_next else ""
         return f"{name}_s{axis} == 4 && {name}_n{axis} >= {count}{rows}"
 
-    def are_next(self, stmt: Access, count: int) -> bool:
+    def are_next(self, stmt: ir.ArrayAccess, count: int) -> bool:
         """Whether the rows of neighbours are one behind another, and each is no longer than a vector."""
         of = [self.of(index) for index in stmt.indices[:-1]]
         return count <= ROW and of[-1:] == [LINEAR] and all(one == UNIFORM for one in of[:-1])
 
-    def keep_columns(self, stmt: Access, loop: ir.Loop) -> Iterator[str]:
+    def keep_columns(self, stmt: ir.ArrayAccess, loop: ir.Loop) -> Iterator[str]:
         """Keep a block of the columns that a loop walks along, if it does; yields the line that writes it."""
         array, key = stmt.array, (stmt.array, stmt.indices)
         if self.walked.get(stmt) is not loop or self.mask or self.is_checking or key in self.columns:
@@ -364,7 +363,7 @@ class VectorMemory(VectorValues):
         if not is_steady:
             yield f"put_columns({columns});"
 
-    def in_column(self, stmt: Access, place: Place, columns: str) -> Place:
+    def in_column(self, stmt: ir.ArrayAccess, place: Place, columns: str) -> Place:
         """The place in the block of columns that has come to these elements; the block before is written."""
         array, axis, width = stmt.array, len(stmt.indices) - 1, self.lanes.width
         at = self.position(array, axis, stmt.indices[axis], stmt.span)

@@ -97,20 +97,18 @@ def kind_of(array: ir.Var) -> str:
     return kind if scalar in (float32, float64, int32) and kind in KINDS and not is_field(array) else ""
 
 
-Access = ir.Load | ir.Store | ir.Atomic
-
 ROW = 4
 """The components of an element that lanes read or change at once, wherever it lies."""
 
 
-def row_of(stmt: Access) -> int:
+def row_of(stmt: ir.ArrayAccess) -> int:
     """The number of components in the row of one: all but the last row of an element are full."""
     if scalar_of(elem_of(stmt.array)) not in (float32, int32):
         return 1
     return min(ROW, size_of(elem_of(stmt.array)) - row_at(stmt))
 
 
-def row_at(stmt: Access) -> int:
+def row_at(stmt: ir.ArrayAccess) -> int:
     """The first component of the row of one."""
     return (stmt.component or 0) // ROW * ROW
 
@@ -141,7 +139,7 @@ def first_columns(function: ir.Function) -> tuple[Mapping[Elements, int], Mappin
     read: dict[Elements, set[int]] = {}
     changed: dict[Elements, set[int]] = {}
     for stmt in ir.walk(function.body):
-        if isinstance(stmt, Access) and (column := column_of(stmt)) is not None:
+        if isinstance(stmt, ir.ArrayAccess) and (column := column_of(stmt)) is not None:
             columns = read if isinstance(stmt, ir.Load) else changed
             columns.setdefault((stmt.array, stmt.indices[:-1]), set()).add(column)
     return _counts(read), _counts(changed)
@@ -157,7 +155,7 @@ def together(column: int, count: int) -> int:
     return min(ROW, count - column // ROW * ROW)
 
 
-def column_of(stmt: Access) -> int | None:
+def column_of(stmt: ir.ArrayAccess) -> int | None:
     """The column of an element of a row of numbers, None where it is not known."""
     *row, column = stmt.indices
     if not row or not isinstance(column, ir.Const) or is_field(stmt.array):

@@ -25,14 +25,12 @@ from kernelab.passes.access.affine_forms import (
     single,
 )
 
-ArrayAccess = ir.Load | ir.Store | ir.Atomic
-
 Place = tuple[tuple[Form | None, ...], frozenset[Guard]]
 """The indices of an access, one an axis, and what holds there."""
 
 
 def threads_are_disjoint(
-    function: ir.Function, accesses: Collection[ArrayAccess], may_wrap: bool = False
+    function: ir.Function, accesses: Collection[ir.ArrayAccess], may_wrap: bool = False
 ) -> bool:
     """Whether no two threads meet at an element by some accesses to one array.
 
@@ -64,7 +62,7 @@ def threads_are_disjoint(
 
 
 @lru_cache(16)
-def places(function: ir.Function) -> Mapping[ArrayAccess, Place]:
+def places(function: ir.Function) -> Mapping[ir.ArrayAccess, Place]:
     """Where each access of a function is; nothing where it calls another, whose accesses are unknown."""
     if any(isinstance(stmt, ir.Call) for stmt in ir.walk(function.body)):
         return {}
@@ -76,10 +74,10 @@ def places(function: ir.Function) -> Mapping[ArrayAccess, Place]:
 class _Places(Walker):
     def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
-        self.places: dict[ArrayAccess, Place] = {}
+        self.places: dict[ir.ArrayAccess, Place] = {}
 
     def stmt(self, stmt: ir.Stmt) -> None:
-        if isinstance(stmt, ArrayAccess):
+        if isinstance(stmt, ir.ArrayAccess):
             self.places[stmt] = tuple(map(self.form, stmt.indices)), frozenset(self.guards)
         super().stmt(stmt)
 

@@ -24,7 +24,7 @@ from kernelab.lang import ir
 from kernelab.passes.access.access_forms import Access, accesses
 from kernelab.passes.access.access_regions import Box, Region, Situation, region_of
 from kernelab.passes.access.affine_forms import Counter, Form, Leaf, Thread
-from kernelab.passes.access.blocks import ArrayAccess, threads_are_disjoint
+from kernelab.passes.access.blocks import threads_are_disjoint
 
 COMMUTATIVE = frozenset({"add", "min", "max", "and", "or", "xor"})
 """The atomics that leave the same in whatever order threads come, but for rounding."""
@@ -38,7 +38,7 @@ class Use:
     in a loop.
     """
 
-    accesses: list[ArrayAccess] = field(default_factory=list)
+    accesses: list[ir.ArrayAccess] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     is_read: bool = False
     steps: int = 0
@@ -97,7 +97,7 @@ def uses(function: ir.Function) -> dict[ir.Var, Use]:
 
 def _accesses(
     block: ir.Block, loops: tuple[ir.Loop, ...]
-) -> Iterator[tuple[ArrayAccess, tuple[ir.Loop, ...]]]:
+) -> Iterator[tuple[ir.ArrayAccess, tuple[ir.Loop, ...]]]:
     """The accesses to arrays that are not known already, each with the loops around it."""
     for stmt in block.stmts:
         if isinstance(stmt, ir.Store | ir.Atomic) or (isinstance(stmt, ir.Load) and stmt.held is None):
@@ -148,7 +148,7 @@ def may_meet(function: ir.Function) -> bool:
     seen = frozenset(ir.reads(function.body))
     if any(isinstance(stmt, ir.Atomic) and stmt.out in seen for stmt in ir.walk(function.body)):
         return False
-    stores: dict[ir.Var, list[ArrayAccess]] = {}
+    stores: dict[ir.Var, list[ir.ArrayAccess]] = {}
     own = ir.locals_of(function.body)
     for stmt in ir.walk(function.body):
         if isinstance(stmt, ir.Store) and stmt.array not in own:

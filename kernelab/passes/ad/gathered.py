@@ -27,7 +27,7 @@ from kernelab.passes.access.independence import changed, independent
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.simplify import simplify, without_atomics
 
-_PLAIN = ir.Let | ir.Load | ir.Store | ir.Atomic | ir.If
+_PLAIN = ir.Let | ir.ArrayAccess | ir.If
 """The statements of a function whose additions can be made by elements."""
 
 _ADDITION = 8

@@ -190,7 +190,7 @@ class Accompanying(Copier):
         """The local array that holds the companions of the elements of another."""
         raise NotImplementedError
 
-    def place(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[ir.Atom, ...]:
+    def place(self, stmt: ir.ArrayAccess) -> tuple[ir.Atom, ...]:
         """The indices of the companion of an element."""
         return self.atoms(stmt.indices)
 

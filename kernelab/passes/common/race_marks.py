@@ -106,9 +106,7 @@ class _Marker(Copier):
         self.unset = [param for param in function.params if param.hint in unset]
         self.used = _users(function) if unset else {}
         self.carried = _carried_back(function, self.used) if unset else {}
-        accesses = (
-            stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic)
-        )
+        accesses = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.ArrayAccess))
         self.count = sum((stmt.array in self.watched) + 2 * (stmt.array in self.unset) for stmt in accesses)
         self.sites: list[Span] = []
         self.marks: dict[tuple[ir.Var, Use], tuple[ir.Var, ...]] = {}
@@ -119,7 +117,7 @@ class _Marker(Copier):
         super().stmt(stmt)  # before its marks: it raises the error for an index outside
         if isinstance(stmt, ir.Load | ir.Atomic):
             self.mark_early(stmt)
-        if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) and stmt.array in self.watched:
+        if isinstance(stmt, ir.ArrayAccess) and stmt.array in self.watched:
             kinds: dict[type, Use] = {ir.Load: "load", ir.Store: "store", ir.Atomic: "atomic"}
             self.leave(kinds[type(stmt)], stmt)
         if isinstance(stmt, ir.Store | ir.Atomic):
@@ -144,7 +142,7 @@ class _Marker(Copier):
         is_early = b.apply("eq", first, ir.Const(UNMARKED[0], int64))
         b.emit(ir.If((), is_early, early.close(), ir.Block(()), stmt.span))
 
-    def leave(self, use: Use, stmt: ir.Load | ir.Store | ir.Atomic) -> None:
+    def leave(self, use: Use, stmt: ir.ArrayAccess) -> None:
         b, number, indices = self.builder, len(self.sites), self.atoms(stmt.indices)
         self.sites.append(stmt.span)
         scaled = b.apply("mul", self.thread, ir.Const(self.count, int64))
@@ -166,7 +164,7 @@ class _Marker(Copier):
 Place = tuple[ir.Var, tuple[ir.Atom, ...], int | None]
 
 
-def _place(stmt: ir.Load | ir.Store | ir.Atomic) -> Place:
+def _place(stmt: ir.ArrayAccess) -> Place:
     return stmt.array, stmt.indices, stmt.component
 
 

@@ -208,7 +208,7 @@ class _Scalariser(Builder):
         self.emit(replace(stmt, outs=outs, carries=carries, inits=inits, body=body, **head))
 
 
-def _components(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int | None, ...]:
+def _components(stmt: ir.ArrayAccess) -> tuple[int | None, ...]:
     """The components that an access touches, each on its own; what is scalar already stays as it is."""
     type = elem_of(stmt.array)
     if stmt.component is not None or isinstance(type, Scalar):

@@ -267,7 +267,7 @@ class _Dependencies(Accompanying):
                 union = bits if union == NONE else self.builder.apply("bit_or", union, bits)
         return union
 
-    def place(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[ir.Atom, ...]:
+    def place(self, stmt: ir.ArrayAccess) -> tuple[ir.Atom, ...]:
         return (*self.atoms(stmt.indices), ir.Const(stmt.component or 0, int32))
 
     def companion_array(self, stmt: ir.Alloc) -> ir.Alloc:
