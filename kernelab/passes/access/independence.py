@@ -61,8 +61,7 @@ def adds_once(function: ir.Function, array: ir.Var) -> bool:
     The others are constants and the counters of all loops around.
     """
     accesses = [(stmt, loops) for stmt, loops in _accesses(function.body, ()) if stmt.array is array]
-    is_hidden = any(isinstance(stmt, ir.Native) and stmt.arrays for stmt in ir.walk(function.body))
-    if is_hidden or not function.threads or not accesses:
+    if handed(function) or not function.threads or not accesses:
         return False
     if len({stmt.component for stmt, _ in accesses}) < len(accesses):
         return False
@@ -148,38 +147,32 @@ def may_meet(function: ir.Function) -> bool:
     seen = frozenset(ir.reads(function.body))
     if any(isinstance(stmt, ir.Atomic) and stmt.out in seen for stmt in ir.walk(function.body)):
         return False
-    stores: dict[ir.Var, list[ir.ArrayAccess]] = {}
-    own = ir.locals_of(function.body)
-    for stmt in ir.walk(function.body):
-        if isinstance(stmt, ir.Store) and stmt.array not in own:
-            stores.setdefault(stmt.array, []).append(stmt)
-    return not independent(function) or not all(threads_are_disjoint(function, s) for s in stores.values())
+    accesses = (use.accesses for _, use in _changed_uses(function))
+    stores = ([stmt for stmt in every if isinstance(stmt, ir.Store)] for every in accesses)
+    is_own = all(threads_are_disjoint(function, some) for some in stores if some)
+    return not is_own or not independent(function)
 
 
 def summed(function: ir.Function) -> frozenset[str]:
     """The arrays that a function only adds to, by name: they may share memory, in any order."""
-    handed = {
-        array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native) for _, array in stmt.arrays
-    }
-    pairs = uses(function).items()
-    return frozenset(
-        array.hint for array, use in pairs if use.kinds == {"add"} and not use.is_read and array not in handed
-    )
+    elsewhere, pairs = handed(function), uses(function).items()
+    added = (array for array, use in pairs if use.kinds == {"add"} and not use.is_read)
+    return frozenset(array.hint for array in added if array not in elsewhere)
+
+
+def handed(function: ir.Function) -> frozenset[ir.Var]:
+    """The arrays that native code gets."""
+    natives = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native))
+    return frozenset(array for stmt in natives for _, array in stmt.arrays)
 
 
 def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
     """The atomics on elements that no other thread touches in the whole launch."""
-    shared: set[ir.Var] = set()
-    for stmt in ir.walk(function.body):
-        match stmt:
-            case ir.Native():
-                shared |= {array for _, array in stmt.arrays}
-            case ir.Append(array):
-                shared.add(array)
+    appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
     atomics = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Atomic)]
     own = {
         array
-        for array in {stmt.array for stmt in atomics} - shared
+        for array in {stmt.array for stmt in atomics} - appended - handed(function)
         if threads_are_disjoint(function, uses(function)[array].accesses)
     }
     return frozenset(stmt for stmt in atomics if stmt.array in own)

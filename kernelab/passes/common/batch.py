@@ -17,6 +17,7 @@ from kernelab.lang.build import type_of
 from kernelab.lang.dependence import dependences, reached
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32, int64, uint32
+from kernelab.passes.access.independence import handed
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, effects
 from kernelab.passes.common.simplify import simplify
@@ -138,7 +139,7 @@ class _Batcher(Copier):
 
 def is_opaque(function: ir.Function) -> bool:
     """Whether native code touches arrays, which knows no lanes: each lane then needs a run of its own."""
-    return any(isinstance(stmt, ir.Native) and stmt.arrays for stmt in ir.walk(function.body))
+    return bool(handed(function))
 
 
 def has_rules_of_arrays(function: ir.Function) -> bool:
