@@ -279,10 +279,13 @@ def components_of(kind: str, width: int) -> list[str]:
     """
     count, is_64 = int(kind[0]), kind.endswith("_64")
     vector, gather, size = ("vw", "gather_64", 8) if is_64 else ("vf", "gather", 4)
-    registers = [f"all[{k}]" for k in range(count)]
+    registers, values = [f"all[{k}]" for k in range(count)], [f"x{k}" for k in range(count)]
     places = ([divmod(count * lane + k, width) for lane in range(width)] for k in range(count))
     texts = [_picked(registers, of_lanes, is_64) for of_lanes in places]
+    numbers = (range(part * width, (part + 1) * width) for part in range(count))
+    parts = [_picked(values, [(n % count, n // count) for n in several], is_64) for several in numbers]
     gathered = [f"{gather}(p + {size * k}, offsets, mask)" for k in range(count)]
+    params, given = ", ".join(f"{vector} {value}" for value in values), ", ".join(values)
     return [
         f"struct Components{kind} {{ {vector} at[{count}]; }};",
         f"INLINE Components{kind} components_{kind}(const char* p) {{",
@@ -293,26 +296,11 @@ def components_of(kind: str, width: int) -> list[str]:
         f"  if (are_all(mask)) return components_{kind}(p);",
         f"  return {{{{{', '.join(gathered)}}}}};",
         "}",
-        *_put_components(kind, width),
-    ]
-
-
-def _put_components(kind: str, width: int) -> list[str]:
-    """The helpers that write them back."""
-    count, is_64 = int(kind[0]), kind.endswith("_64")
-    vector, size, lines = "vw" if is_64 else "vf", 8 if is_64 else 4, []
-    components = [f"x{k}" for k in range(count)]
-    for part in range(count):
-        numbers = range(part * width, (part + 1) * width)
-        text = _picked(components, [(number % count, number // count) for number in numbers], is_64)
-        lines.append(f"  (({vector}u*)p)[{part}] = {text};")
-    params = ", ".join(f"{vector} {name}" for name in components)
-    return [
         f"INLINE void put_components_{kind}(char* p, {params}) {{",
-        *lines,
+        *(f"  (({vector}u*)p)[{k}] = {text};" for k, text in enumerate(parts)),
         "}",
         f"INLINE void put_components_{kind}(char* p, vi offsets, vi mask, {params}) {{",
-        f"  if (are_all(mask)) return put_components_{kind}(p, {', '.join(components)});",
+        f"  if (are_all(mask)) return put_components_{kind}(p, {given});",
         *(f"  scatter(p + {size * k}, offsets, x{k}, mask);" for k in range(count)),
         "}",
     ]
