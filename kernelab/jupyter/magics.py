@@ -35,7 +35,7 @@ from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
-from kernelab.lang.ir import Call, Function, walk
+from kernelab.lang.ir import Call, Function, of_kind
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.kernel.texts import Compiled, compile_source
@@ -305,10 +305,9 @@ def uncalled(definitions: Iterable[Any], kernels: Sequence[Kernel]) -> list[User
 
 
 def _called(function: Function) -> Iterator[Span]:
-    for stmt in walk(function.body):
-        if isinstance(stmt, Call):
-            yield stmt.function.span
-            yield from _called(stmt.function)
+    for stmt in of_kind(function.body, Call):
+        yield stmt.function.span
+        yield from _called(stmt.function)
 
 
 def not_first(line: str) -> None:

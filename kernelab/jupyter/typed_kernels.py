@@ -34,7 +34,7 @@ from kernelab.frontend.definitions.kernels import KernelDefinition
 from kernelab.frontend.meaning.trial import NOT_RUN, trial
 from kernelab.jupyter.magics import KernelMagics, parsed, uncalled, without_effect
 from kernelab.lang.build import is_float
-from kernelab.lang.ir import Atom, Block, Const, For, Let, walk
+from kernelab.lang.ir import Atom, Block, Const, For, Let, of_kind, walk
 from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.ops import TRIPS, Zero
 from kernelab.lang.types import is_differentiable
@@ -448,7 +448,7 @@ def _trips(kernel: Kernel, record: LaunchRecord) -> Iterator[tuple[Span, int]]:
     """The loops of a kernel whose iterations the arguments of a launch tell, and how many these are."""
     function, given = kernel.definition.function, list(record.named.values())
     known = {param: value for param, value in zip(function.params, given, strict=True) if type(value) is int}
-    lets = {stmt.out: stmt for stmt in walk(function.body) if isinstance(stmt, Let)}
+    lets = {stmt.out: stmt for stmt in of_kind(function.body, Let)}
 
     def value(atom: Atom) -> int | None:
         if isinstance(atom, Const):

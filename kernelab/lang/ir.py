@@ -37,7 +37,7 @@ comes from; a derived statement inherits the span of its primal.  `component` of
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, TypeVar, assert_never
 
 from kernelab import hooks
 from kernelab.data_classes import dataclass, field, replace
@@ -288,6 +288,7 @@ Stmt = (
     | Save | Restore | Append
 )  # fmt: skip
 Loop = For | While
+_Kind = TypeVar("_Kind")
 ArrayAccess = Load | Store | Atomic
 
 
@@ -474,7 +475,7 @@ _NESTED = frozenset((If, For, While, Custom))
 
 def locals_of(block: Block) -> frozenset[Var]:
     """The local arrays that are made anywhere in a block."""
-    return frozenset(stmt.out for stmt in walk(block) if isinstance(stmt, Alloc))
+    return frozenset(stmt.out for stmt in of_kind(block, Alloc))
 
 
 def walk(block: Block, entered: Callable[[Stmt], Iterable[Block]] = blocks) -> Iterator[Stmt]:
@@ -487,6 +488,11 @@ def walk(block: Block, entered: Callable[[Stmt], Iterable[Block]] = blocks) -> I
         if stmt.__class__ in _NESTED:
             for inner in entered(stmt):
                 yield from walk(inner, entered)
+
+
+def of_kind(block: Block, kind: type[_Kind]) -> Iterator[_Kind]:
+    """The statements of one kind in a block and in those inside it."""
+    return (stmt for stmt in walk(block) if isinstance(stmt, kind))
 
 
 def once(block: Block) -> Iterator[Stmt]:

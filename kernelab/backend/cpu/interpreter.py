@@ -316,7 +316,7 @@ class Pointed(Chunk):
 
 def can_be_pointed(function: ir.Function) -> bool:
     """Whether the interpreter can run a program: it has no snippets."""
-    return not any(isinstance(stmt, ir.Native) for stmt in ir.walk(function.body))
+    return not any(ir.of_kind(function.body, ir.Native))
 
 
 def changes_of(function: ir.Function, args: Args, element: range) -> list[Change]:

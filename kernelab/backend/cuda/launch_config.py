@@ -28,7 +28,7 @@ from kernelab.codegen.cpp.wide_accumulators import met_by_all
 from kernelab.data_classes import dataclass
 from kernelab.errors import LaunchError
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Append, Atomic, Function, Native, walk
+from kernelab.lang.ir import Append, Atomic, Function, Native, of_kind
 from kernelab.lang.types import Array, bytes_of, scalar_of
 from kernelab.passes.access.independence import contested, own_atomics
 
@@ -124,8 +124,8 @@ def in_turn(function: Function) -> str:
     They may where nobody stores to or reads an element that another thread changes: sums, and what else is
     the same in any order, excepted.
     """
-    for stmt in walk(function.body):
-        if isinstance(stmt, Native) and stmt.changed and not has_device_words(stmt.snippet):
+    for stmt in of_kind(function.body, Native):
+        if stmt.changed and not has_device_words(stmt.snippet):
             return f"its snippet {stmt.snippet.name} is written for threads that run one after another"
     for array in contested(function):
         return f"its threads may meet at elements of `{array.hint}`, where their order matters"
@@ -138,9 +138,8 @@ def unordered(function: Function) -> str:
     Running totals of one element are left out: a block adds them up in one order.
     """
     ordered = {*own_atomics(function), *met_by_all(function)}
-    adding = [stmt for stmt in walk(function.body) if isinstance(stmt, Atomic) and stmt.kind == "add"]
-    for stmt in adding:
-        if stmt not in ordered and scalar_of(elem_of(stmt.array)).is_float:
+    for stmt in of_kind(function.body, Atomic):
+        if stmt.kind == "add" and stmt not in ordered and scalar_of(elem_of(stmt.array)).is_float:
             return f"kl.config.deterministic is set, and its threads add to elements of `{stmt.array.hint}`"
     return ""
 
@@ -189,7 +188,7 @@ class Workspace:
     @classmethod
     def of(cls, function: Function) -> Self:
         """The workspace that a function starts with: each place that appends may be passed once."""
-        appended = Counter(stmt.array.hint for stmt in walk(function.body) if isinstance(stmt, Append))
+        appended = Counter(stmt.array.hint for stmt in of_kind(function.body, Append))
         return cls(0 if layout_of(function).arena is None else FIRST_ARENA, dict(appended))
 
     @property

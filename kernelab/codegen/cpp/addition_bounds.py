@@ -141,8 +141,8 @@ def _spread_out(
     if len(function.threads) != 1:
         return ""
     steady = {*function.params}.difference(changed(function))
-    loads = {stmt.out: stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)}
-    loops = {stmt.index: stmt.count for stmt in ir.walk(function.body) if isinstance(stmt, ir.For)}
+    loads = {stmt.out: stmt for stmt in ir.of_kind(function.body, ir.Load)}
+    loops = {stmt.index: stmt.count for stmt in ir.of_kind(function.body, ir.For)}
     times: dict[tuple[ir.Var, str, int], collections.Counter[int | None]] = {}
     for stmt in stmts:
         match loads.get(stmt.indices[0]) if isinstance(stmt.indices[0], ir.Var) else None:

@@ -19,7 +19,7 @@ printf.
 
 from kernelab.data_classes import dataclass
 from kernelab.errors import Span
-from kernelab.lang.ir import Append, Function, Print, Save, walk
+from kernelab.lang.ir import Append, Function, Print, Save, of_kind
 from kernelab.lang.types import Array, Scalar, Type, bool_, size_of
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -201,7 +201,7 @@ class Unit:
 
 def layout_of(function: Function) -> Layout:
     """The slots of a function: the same before and after it is scalarised."""
-    appended = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Append)}
+    appended = {stmt.array for stmt in of_kind(function.body, Append)}
     params: list[Param] = []
     slot = GRID_SLOTS
     for var in function.params:
@@ -209,7 +209,7 @@ def layout_of(function: Function) -> Layout:
         slots = 3 if residual else slots_of(var.type)
         params.append(Param(var.hint, var.type, slot, slots, residual))
         slot += slots
-    arena = slot if any(isinstance(stmt, Save) for stmt in walk(function.body)) else None
+    arena = slot if any(of_kind(function.body, Save)) else None
     return Layout(tuple(params), slot if arena is None else slot + 2, arena)
 
 

@@ -26,7 +26,7 @@ class OwnMemory:
     """Where the local arrays of a function and its late values lie; `size` bytes come from malloc."""
 
     def __init__(self, function: ir.Function, late: Mapping[str, Sequence[ir.Var]], largest: float) -> None:
-        sizes = [size_of_local(stmt) for stmt in ir.walk(function.body) if isinstance(stmt, ir.Alloc)]
+        sizes = [size_of_local(stmt) for stmt in ir.of_kind(function.body, ir.Alloc)]
         whole = sum(map(_aligned, [*sizes, *(8 * len(values) for values in late.values())]))
         self.late = late
         self.size = whole if whole > largest else 0
@@ -79,7 +79,7 @@ MOST = 1 << 16
 
 def late_values(block: ir.Block) -> Mapping[str, Sequence[ir.Var]]:
     """The variables of a block that stand in memory, by their type in C++."""
-    if len(block.stmts) < LONG or any(isinstance(stmt, ir.Native) for stmt in ir.walk(block)):
+    if len(block.stmts) < LONG or any(ir.of_kind(block, ir.Native)):
         return {}
     made: dict[ir.Atom, int] = {}
     late: dict[ir.Var, None] = {}

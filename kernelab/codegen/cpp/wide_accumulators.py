@@ -85,8 +85,7 @@ def shared_totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
     Each part of a launch has these totals for itself.
     """
     met = dict.fromkeys(met_by_all(function))
-    others = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Atomic) and stmt not in met)
-    besides = {stmt.array for stmt in others}
+    besides = {stmt.array for stmt in ir.of_kind(function.body, ir.Atomic) if stmt not in met}
     alone = (stmt for stmt in met if stmt.array not in besides)
     return tuple(stmt for stmt in alone if scalar_of(elem_of(stmt.array)) == float32)
 

@@ -140,7 +140,7 @@ class Writer:
         self.wide: dict[ir.Atomic, Wide] = {}
         self.widened: list[tuple[ir.Atomic, str, str, Line]] = []
         """The last additions to accumulators: what adds, the addresses, the values and their lines."""
-        saves = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Save))
+        saves = ir.of_kind(function.body, ir.Save)
         saved = (spelling.size(scalar_type(atom)) for stmt in saves for atom in stmt.atoms)
         self.widest = max(saved, default=1)  # the size of every record is a multiple of it
         self.never_negative = never_negative(function)
@@ -149,8 +149,7 @@ class Writer:
         self.wraps = {site: min(number, 63) for number, site in enumerate(wraps)}
         self.own = own_atomics(function) if self.near else frozenset[ir.Atomic]()
         self.steady = read_only(function)
-        indices = (stmt.index for stmt in ir.walk(function.body) if isinstance(stmt, ir.For))
-        self.common = {*function.params, *indices}
+        self.common = {*function.params, *(loop.index for loop in ir.of_kind(function.body, ir.For))}
         self.sites: list[Site] = []
         self.depth = 0
         self.written: list[Line] = []

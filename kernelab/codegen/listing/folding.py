@@ -241,11 +241,10 @@ def coalesce(function: ir.Function, folded: Folded, reserved: frozenset[str]) ->
 def _labels(body: ir.Block) -> dict[ir.Var, str]:
     """Names for elements that have none of the user's: ``x_k`` for ``x[k]``."""
     labels = {}
-    for stmt in ir.walk(body):
-        if isinstance(stmt, ir.Load):
-            parts = [str(i.value) if isinstance(i, ir.Const) else i.hint for i in stmt.indices]
-            array = stmt.array.hint.replace(".", "_")
-            labels[stmt.out] = "_".join([array, *parts]) if all(map(str.isalnum, parts)) else ""
+    for stmt in ir.of_kind(body, ir.Load):
+        parts = [str(i.value) if isinstance(i, ir.Const) else i.hint for i in stmt.indices]
+        array = stmt.array.hint.replace(".", "_")
+        labels[stmt.out] = "_".join([array, *parts]) if all(map(str.isalnum, parts)) else ""
     return labels
 
 

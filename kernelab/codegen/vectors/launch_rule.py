@@ -152,7 +152,7 @@ class LaunchRanges:
         self._names = names
         self._lets = lets_of(function)
         self.constants = launch_constants(function)
-        self._counts = {s.index: s.count for s in ir.walk(function.body) if isinstance(s, ir.For)}
+        self._counts = {s.index: s.count for s in ir.of_kind(function.body, ir.For)}
 
     def of(self, atom: ir.Atom, tests: Tests = ()) -> Range | None:
         """The range of an integer where `tests` come out so, None where it depends on elements of arrays."""

@@ -36,7 +36,7 @@ Lets = Mapping[ir.Atom, ir.Let]
 
 def lets_of(function: ir.Function) -> Lets:
     """The operations of a function, by their results."""
-    return {let.out: let for let in ir.walk(function.body) if isinstance(let, ir.Let)}
+    return {let.out: let for let in ir.of_kind(function.body, ir.Let)}
 
 
 def met_in_place(function: ir.Function) -> Iterator[ir.Atomic]:

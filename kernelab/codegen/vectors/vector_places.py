@@ -121,7 +121,7 @@ Rows = Counter[tuple[ir.Var, tuple[ir.Atom, ...], int]]
 
 
 def rows_read(function: ir.Function) -> Rows:
-    loads = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)]
+    loads = ir.of_kind(function.body, ir.Load)
     read = {(stmt.array, stmt.indices, stmt.component): row_at(stmt) for stmt in loads}
     return Counter((array, indices, first) for (array, indices, _), first in read.items())
 

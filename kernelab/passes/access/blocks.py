@@ -64,7 +64,7 @@ def threads_are_disjoint(
 @lru_cache(16)
 def places(function: ir.Function) -> Mapping[ir.ArrayAccess, Place]:
     """Where each access of a function is; nothing where it calls another, whose accesses are unknown."""
-    if any(isinstance(stmt, ir.Call) for stmt in ir.walk(function.body)):
+    if any(ir.of_kind(function.body, ir.Call)):
         return {}
     walker = _Places(function)
     walker.block(function.body)

@@ -145,7 +145,7 @@ def may_meet(function: ir.Function) -> bool:
     Those that take turns by the results of atomics do not count: these say themselves who is next.
     """
     seen = frozenset(ir.reads(function.body))
-    if any(isinstance(stmt, ir.Atomic) and stmt.out in seen for stmt in ir.walk(function.body)):
+    if any(stmt.out in seen for stmt in ir.of_kind(function.body, ir.Atomic)):
         return False
     accesses = (use.accesses for _, use in _changed_uses(function))
     stores = ([stmt for stmt in every if isinstance(stmt, ir.Store)] for every in accesses)
@@ -162,14 +162,13 @@ def summed(function: ir.Function) -> frozenset[str]:
 
 def handed(function: ir.Function) -> frozenset[ir.Var]:
     """The arrays that native code gets."""
-    natives = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native))
-    return frozenset(array for stmt in natives for _, array in stmt.arrays)
+    return frozenset(array for stmt in ir.of_kind(function.body, ir.Native) for _, array in stmt.arrays)
 
 
 def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
     """The atomics on elements that no other thread touches in the whole launch."""
-    appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
-    atomics = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Atomic)]
+    appended = {stmt.array for stmt in ir.of_kind(function.body, ir.Append)}
+    atomics = [*ir.of_kind(function.body, ir.Atomic)]
     own = {
         array
         for array in {stmt.array for stmt in atomics} - appended - handed(function)
@@ -201,7 +200,7 @@ def touched_by_first(function: ir.Function) -> frozenset[ir.Var]:
 
 def read_only(function: ir.Function) -> frozenset[ir.Var]:
     """The parameters that a function reads and nobody changes while it runs."""
-    read = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)}
+    read = {stmt.array for stmt in ir.of_kind(function.body, ir.Load)}
     return frozenset(read - changed(function) - ir.locals_of(function.body))
 
 

@@ -47,8 +47,8 @@ def active(
 
 def refuse_undefined(function: ir.Function, vars: frozenset[ir.Var]) -> None:
     """Raise KernelTypeError at an operation without a derivative whose result is among `vars`."""
-    for stmt in ir.walk(function.body):
-        if isinstance(stmt, ir.Let) and isinstance(stmt.op.derivative, Undefined) and stmt.out in vars:
+    for stmt in ir.of_kind(function.body, ir.Let):
+        if isinstance(stmt.op.derivative, Undefined) and stmt.out in vars:
             message, note = f"{stmt.op.name} has no derivative", stmt.op.derivative.reason
             hint = "compute it outside of what is differentiated"
             raise KernelTypeError(Diagnostic(message, stmt.span, "derivative", note=note, hint=hint))
@@ -110,10 +110,8 @@ def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> 
 
 def masked_products(function: ir.Function) -> frozenset[ir.Var]:
     """The products of vectors and matrices that have such a cotangent, component by component."""
-    lets = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let))
-    products = {
-        let.out for let in lets if isinstance(let.op.derivative, Bilinear) and let.op.expand is not None
-    }
+    lets = (let for let in ir.of_kind(function.body, ir.Let) if isinstance(let.op.derivative, Bilinear))
+    products = {let.out for let in lets if let.op.expand is not None}
     return masked(function) & products if products else frozenset()
 
 
@@ -140,7 +138,7 @@ def _may_be_infinite(op: Op, args: Sequence[ir.Atom]) -> bool:
 
 def varied(function: ir.Function, params: frozenset[ir.Var], opaque: Opaque) -> frozenset[ir.Var]:
     """The Vars that depend on the given parameters."""
-    appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
+    appended = {stmt.array for stmt in ir.of_kind(function.body, ir.Append)}
     return reached(
         _edges(function.body, opaque), params, partial(_carries, ir.locals_of(function.body) | appended)
     )

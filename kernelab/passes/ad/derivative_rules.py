@@ -359,7 +359,7 @@ def refuse_lost_reads(function: ir.Function, groups: Groups) -> None:
     stores for its rules is theirs to manage.
     """
     shared = aliases(function, groups)
-    customs = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Custom)]
+    customs = [*ir.of_kind(function.body, ir.Custom)]
     for stmt in customs:
         own = (one for one in customs if one.rules is stmt.rules)
         inside = {inner for one in own for inner in ir.walk(one.body)}

@@ -173,12 +173,11 @@ def _pays(function: ir.Function, result: Gathered) -> bool:
 
 def _calls(function: ir.Function) -> bool:
     """Whether it calls a mathematical function, whose last bits differ between scalar and vector code."""
-    return any(isinstance(stmt, ir.Let) and "{m}" in (stmt.op.cpp or "") for stmt in ir.walk(function.body))
+    return any("{m}" in (stmt.op.cpp or "") for stmt in ir.of_kind(function.body, ir.Let))
 
 
 def _operations(block: ir.Block) -> int:
-    lets = (stmt for stmt in ir.walk(block) if isinstance(stmt, ir.Let) and is_float(stmt.out))
-    return sum(_SLOW.get(let.op.name, 1) for let in lets)
+    return sum(_SLOW.get(let.op.name, 1) for let in ir.of_kind(block, ir.Let) if is_float(let.out))
 
 
 # ------------------------------------------------------------------------------------------ analysis

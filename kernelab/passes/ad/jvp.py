@@ -61,8 +61,7 @@ def tangent_of(function: ir.Function, active: Iterable[str]) -> ir.Function:
     refuse_undefined(function, variables)
     refuse_lost_bits(function, variables, None, has_tangent)
     dots = {param: ir.Var(param.type, f"{param.hint}_dot", param.span) for param in params}
-    customs = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Custom)]
-    given = frozenset(arg for stmt in customs for arg in stmt.args)
+    given = frozenset(arg for stmt in ir.of_kind(function.body, ir.Custom) for arg in stmt.args)
     tangent = _Tangent(variables, unbounded(function, has_tangent), dots, given)
     tangent.stmts(function.body)
     yields = function.body.yields
@@ -246,7 +245,7 @@ def expand_gradients(function: ir.Function) -> ir.Function:
 
 @lru_cache(256)
 def _asks_for_gradients(function: ir.Function) -> bool:
-    calls = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Call)]
+    calls = [*ir.of_kind(function.body, ir.Call)]
     called = [stmt.function for stmt in calls]
     called += [] if function.custom is None else function.custom.functions.values()
     return any(stmt.gradient for stmt in calls) or any(map(_asks_for_gradients, called))

@@ -32,7 +32,7 @@ from kernelab.passes.common.copying import Copier
 
 def ascending(function: ir.Function) -> ir.Function:
     """The function with every reversed loop written as an ascending one."""
-    if not any(isinstance(stmt, ir.For) and stmt.reverse for stmt in ir.walk(function.body)):
+    if not any(stmt.reverse for stmt in ir.of_kind(function.body, ir.For)):
         return function
     return _Ascending().function(function)
 

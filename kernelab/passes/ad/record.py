@@ -366,8 +366,8 @@ def record(
     """
     function = forward(function, groups, merged)
     chosen = [site for i, site in enumerate(sites(function, groups, intact)) if keep is None or i in keep]
-    appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
-    if not chosen and not appended and not any(isinstance(stmt, ir.Save) for stmt in ir.walk(function.body)):
+    appended = {stmt.array for stmt in ir.of_kind(function.body, ir.Append)}
+    if not chosen and not appended and not any(ir.of_kind(function.body, ir.Save)):
         return Recorded(function, function, ())
     taken = {param.hint for param in function.params}
     numbers = (number for number in itertools.count(1) if f"residual_{number}" not in taken)

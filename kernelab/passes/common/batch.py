@@ -144,13 +144,13 @@ def is_opaque(function: ir.Function) -> bool:
 
 def has_rules_of_arrays(function: ir.Function) -> bool:
     """Whether a derivative that a user wrote takes arrays, which have an axis for lanes: it knows none."""
-    customs = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Custom))
-    return any(isinstance(arg.type, Array) for custom in customs for arg in custom.args)
+    args = (arg for custom in ir.of_kind(function.body, ir.Custom) for arg in custom.args)
+    return any(isinstance(arg.type, Array) for arg in args)
 
 
 def draws(function: ir.Function) -> bool:
     """Whether the program draws random numbers."""
-    return any(isinstance(stmt, ir.Let) and stmt.op.name == "rand_init" for stmt in ir.walk(function.body))
+    return any(stmt.op.name == "rand_init" for stmt in ir.of_kind(function.body, ir.Let))
 
 
 def to_widen(function: ir.Function, wide: Collection[int], groups: Groups = ()) -> frozenset[int]:

@@ -328,9 +328,7 @@ def expanded(function: ir.Function, also: Collection[ir.Var] = ()) -> ir.Functio
 
     Nor with the products of vectors and matrices whose results are among `also`.
     """
-    if not also and not any(
-        isinstance(stmt, ir.Let) and _is_composed(stmt.op) for stmt in ir.walk(function.body)
-    ):
+    if not also and not any(_is_composed(stmt.op) for stmt in ir.of_kind(function.body, ir.Let)):
         return function
     return _Expanding(Expander(), also).function(function)
 

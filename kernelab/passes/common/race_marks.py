@@ -71,18 +71,13 @@ def contested(function: ir.Function) -> frozenset[str]:
 
 def stored(function: ir.Function) -> frozenset[str]:
     """The array parameters that the kernel stores to."""
-    targets = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Store)}
+    targets = {stmt.array for stmt in ir.of_kind(function.body, ir.Store)}
     return frozenset(var.hint for var in targets.intersection(function.params))
 
 
 def unseen(function: ir.Function) -> dict[str, Span]:
     """The arrays that C++ snippets may change, with the call: no mark tells which elements."""
-    return {
-        array.hint: stmt.span
-        for stmt in ir.walk(function.body)
-        if isinstance(stmt, ir.Native)
-        for array in stmt.changed
-    }
+    return {array.hint: stmt.span for stmt in ir.of_kind(function.body, ir.Native) for array in stmt.changed}
 
 
 def marked(function: ir.Function, watched: Collection[str], unset: Collection[str] = ()) -> Marked:
@@ -185,7 +180,7 @@ def _users(function: ir.Function) -> Users:
 
 def _carried_back(function: ir.Function, users: Users) -> dict[ir.Atom, Place]:
     """The loaded values that go nowhere but back to their place, by themselves or as a side of a `where`."""
-    loads = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load))
+    loads = ir.of_kind(function.body, ir.Load)
 
     def goes_back(value: ir.Atom, place: Place) -> bool:
         return all(_carries(user, value, place, goes_back) for user in users.get(value, ()))

@@ -21,7 +21,7 @@ _CHOOSE = frozenset({"extract", "row", "insert"})
 
 def unrolled(function: ir.Function) -> ir.Function:
     """The function without short loops whose counter picks a component."""
-    loops = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.For) and _picks(stmt)]
+    loops = [stmt for stmt in ir.of_kind(function.body, ir.For) if _picks(stmt)]
     return _Unroller(frozenset(loops)).function(function) if loops else function
 
 
