@@ -151,6 +151,53 @@ def test_gradients_that_a_tape_sets_to_zero_are_zero_in_each_run_of_a_graph(kern
     assert x.list() == [(-1.0) ** 5, 2.0 * (-1.0) ** 5, 3.0 * (-1.0) ** 5]
 
 
+FILLS = {
+    "float64": (2.5, [2.5, 2.5]),
+    "int64": (3, [3, 3]),
+    "vec3": (kl.vec3(1.0, 2.0, 3.0), [[1.0, 2.0, 3.0]] * 2),
+    "mat22d": (kl.mat22d(1.0, 2.0, 3.0, 4.0), [[[1.0, 2.0], [3.0, 4.0]]] * 2),
+}
+
+
+@pytest.mark.parametrize("dtype", FILLS)
+def test_a_graph_fills_arrays_with_any_value(dtype: str, driver: Watched) -> None:
+    value, expected = FILLS[dtype]
+    x, every_other = (kl.zeros(n, dtype=getattr(kl, dtype), device="cuda") for n in (2, 4))
+
+    def fill() -> None:
+        x.fill_(value)
+        every_other[::2].fill_(value)
+
+    fill()
+    with kl.ScopedCapture("cuda") as capture:
+        fill()
+    x.zero_()
+    every_other.zero_()
+    kl.capture_launch(capture.graph)
+    assert x.numpy().tolist() == every_other.numpy()[::2].tolist() == expected
+    assert not every_other.numpy()[1::2].any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_cotangent_of_a_captured_loss_is_set_in_each_run(dtype: str, driver: Watched) -> None:
+    text = f"def total(x: array[{dtype}], l: array[{dtype}]):\n    i = tid()\n    l[0] += x[i] * x[i]\n"
+    total, made = kl.compile(text)["total"], {"dtype": getattr(kl, dtype), "device": "cuda"}
+    x, loss = kl.array([1.0, 2.0], requires_grad=True, **made), kl.zeros(1, requires_grad=True, **made)
+
+    def step() -> None:
+        x.grad.zero_()
+        loss.zero_()
+        with kl.Tape() as tape:
+            kl.launch(total, 2, [x, loss])
+        tape.backward(loss)
+
+    step()
+    with kl.ScopedCapture("cuda") as capture:
+        step()
+    kl.capture_launch(capture.graph)
+    assert x.grad.list() == [2.0, 4.0]
+
+
 def test_what_the_host_writes_behind_a_captured_use_is_refused(kernels: dict[str, Any]) -> None:
     x, y = on_device(1, 2), on_device(0, 0)
 

@@ -4,7 +4,7 @@ On a device small kernels copy, add and set elements in place, with any strides:
 
     copy      dest[i, j] = src[i, j]
     add       dest[i, j] += src[i, j]
-    clear     dest[i, j] = 0
+    fill      dest[i, j] = value
 
 Knows memory and the current recorder; must not know how arrays are made.
 """
@@ -236,18 +236,25 @@ def device_add(dest: Strided, src: Strided) -> bool:
 
 def device_clear(dest: Strided) -> bool:
     """Set elements to zero."""
-    if dest.allocation.space is None:
-        return False
-    return device_fill(dest, bytes(1)) or _run("clear", BITS[scalar_of(dest.dtype).bits // 8], dest)
+    return device_fill(dest, bytes(scalar_of(dest.dtype).bits // 8))
 
 
 def device_fill(dest: Strided, element: bytes) -> bool:
-    """Set every element of an array without gaps to the bytes of one, or to a part that they repeat."""
-    memory, pattern = dest.allocation, _repeated(element)
-    if memory.space is None or pattern is None or not dest.is_contiguous:
+    """Set every element to the bytes of one."""
+    memory, size = dest.allocation, scalar_of(dest.dtype).bits // 8
+    if memory.space is None:
         return False
-    memory.fill(dest.offset, pattern, dest.size * itemsize(dest.dtype) // len(pattern))  # type: ignore[attr-defined]
-    return True
+    pattern = _repeated(element) if dest.is_contiguous else None
+    if pattern is not None:
+        memory.fill(dest.offset, pattern, dest.size * itemsize(dest.dtype) // len(pattern))  # type: ignore[attr-defined]
+        return True
+    if element[:size] * (len(element) // size) == element:
+        return _run("fill", BITS[size], dest, value=element[:size])
+    components = [(element[k : k + size], dest.offset + k) for k in range(0, len(element), size)]
+    return all(
+        _run("fill", BITS[size], dest.over(memory, at, dest.shape, dest.strides, BITS[size]), value=value)
+        for value, at in components
+    )
 
 
 def _repeated(element: bytes) -> bytes | None:
@@ -272,7 +279,7 @@ def gathered(src: Strided) -> Strided | None:
     return dense if device_copy(dense, src) else None
 
 
-def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
+def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided, value: bytes = b"") -> bool:
     """Run a kernel over all scalars; not where they are too many, or stand along too many axes."""
     arrays = (dest, *others)
     parts = contiguous_strides(shape_of(dest.dtype), scalar_of(dest.dtype).bits // 8)
@@ -287,7 +294,9 @@ def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
     slots = [*extents, *[1] * (len(INDICES) - len(extents))]
     for n, elements in enumerate(arrays):
         slots += [elements.allocation.address + elements.offset, *extents, *(s[n] for _, s in axes)]
-    _entry(what, scalar, len(axes))(struct.pack(f"={len(slots)}q", *slots))
+    _entry(what, scalar, len(axes))(
+        struct.pack(f"={len(slots)}q", *slots) + (value and value.ljust(8, b"\0"))
+    )
     return True
 
 
@@ -307,7 +316,7 @@ def _axes(dest: Strided, strides: Sequence[tuple[int, ...]]) -> list[Axis]:
 BODIES = {
     "copy": ("dest, src", "dest[{at}] = src[{at}]"),
     "add": ("dest, src", "dest[{at}] += src[{at}]"),
-    "clear": ("dest", "dest[{at}] = {scalar}(0)"),
+    "fill": ("dest", "dest[{at}] = value"),
 }
 
 
@@ -316,5 +325,6 @@ def _entry(what: str, scalar: Scalar, ndim: int) -> Callable[[bytes], None]:
     names, body = BODIES[what]
     at = ", ".join(INDICES[:ndim])
     head = ", ".join(f"{name}: {Array(scalar, ndim)}" for name in names.split(", "))
+    head += f", value: {scalar}" * (what == "fill")
     text = f"def {what}_elements({head}):\n    {at} = tid()\n    {body.format(at=at, scalar=scalar)}\n"
     return hooks.compile_entry(text, f"{what}_elements")
