@@ -454,3 +454,18 @@ def test_at_a_jump_rounding_may_take_the_adjoint_where_nothing_was_kept() -> Non
     report = kl.autograd.gradcheck(kernel, 8, [x, z], [y], raise_exception=False, show_summary=False)
     assert report.worst().verdict == "kink"
     assert "`>=` of 2.25 and 2.25" in report.worst().explanation
+
+
+@pytest.mark.parametrize("product", ["m.T @ m", "m @ m.T", "cw_mul(m.T, m)", "transpose(m) * m"])
+def test_no_product_of_a_transposed_matrix_is_blamed_for_a_jump(product: str) -> None:
+    kernel = kl.compile(f"""
+def k(x: array[float64], y: array[float64]):
+    i = tid()
+    m = mat22d(x[i], 1.0, 2.0, x[i] * x[i])
+    y[i] = ({product})[0, 1]
+    if x[i] > 1.0:
+        y[i] += 1.0
+""")["k"]
+    x, y = (kl.array([0.5, 1.0, 2.0], dtype=kl.float64, requires_grad=True), kl.zeros(3, dtype=kl.float64))
+    report = kl.autograd.gradcheck(kernel, 3, [x], [y], raise_exception=False, show_summary=False)
+    assert report.worst().verdict == "kink"

@@ -123,7 +123,9 @@ def value(operation: Operation, points: Sequence[Numpy]) -> Numpy:
 def adjoints(operation: Operation, points: Sequence[Numpy], seed: Numpy) -> dict[int, Numpy]:
     """The adjoint of each operand that has one, for a cotangent of each result."""
     kernel, program = calling(_applied(operation)), _adjoint(operation, operation.op.derivative)
-    values = dict(zip(kernel.params, (*map(np.array, points), value(operation, points)), strict=True))
+    # Of a transposed matrix they are a view, and programs want components that lie beside each other.
+    numbers = (np.array(one, order="C") for one in (*points, value(operation, points)))
+    values = dict(zip(kernel.params, numbers, strict=True))
     bars = {param: np.zeros(values[param].shape) for param in kernel.params if is_differentiable(param.type)}
     bars[kernel.params[-1]] = seed.copy()
     arguments = {param.hint: each for param, each in values.items()}
