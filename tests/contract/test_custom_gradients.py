@@ -355,3 +355,18 @@ def test_rules_may_leave_types_open_as_their_function_does() -> None:
         run[2](x, y)
     tape.backward(grads={y: kl.ones(2)})
     assert x.grad.list() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("made", [of_text, decorated])
+@pytest.mark.parametrize("name", ["f", "within", "handed", "slope"])
+def test_a_kernel_that_was_compiled_before_a_rule_says_that_it_does_without(
+    made: Callable[[], Any], name: str
+) -> None:
+    functions, attach = made()
+    text = f"def k(x: array[float], y: array[float]):\n    y[0] = {name}(x[0])"
+    kernel = kl.compile(text, {name: functions[name]})["k"]
+    kernel[1](kl.ones(1), kl.zeros(1))
+    attach()
+    with pytest.warns(kl.KernelWarning, match="`k` was compiled before adj_f: it is differentiated without"):
+        kernel[1](kl.ones(1), kl.zeros(1))
+    kernel[1](kl.ones(1), kl.zeros(1))  # it is said once

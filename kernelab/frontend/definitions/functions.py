@@ -38,7 +38,7 @@ from kernelab.guidance.missing_names import FunctionHints
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
 from kernelab.host.traced import Traced
-from kernelab.lang.ir import CustomRules, Function
+from kernelab.lang.ir import CustomRules, Function, RuleName
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array, Scalar, bool_, float32, int32
 from kernelab.lang.verify import verify
@@ -46,6 +46,10 @@ from kernelab.lang.verify import verify
 
 class Rules(Protocol):
     """The custom derivative of a function."""
+
+    @property
+    def of(self) -> Mapping[RuleName, Any]:
+        """The rules by their kinds."""
 
     def lower(self, callee: "UserFunction", bound: tuple[Bound, ...], instance: Instance) -> CustomRules:
         """For arguments of certain types; raises BrokenCall where a rule has mistakes."""

@@ -15,7 +15,7 @@ import numpy as np
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span, counted
 from kernelab.frontend.definitions.definitions import Template, default_of, lower_def, snapshot
-from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.functions import Rules, UserFunction
 from kernelab.frontend.definitions.kernel_warnings import lost_sum_warnings, note_doubts, note_lost_changes
 from kernelab.frontend.expressions import struct_values
 from kernelab.frontend.expressions.struct_values import vars_of
@@ -61,7 +61,10 @@ class Formal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelDefinition:
-    """A kernel that is ready for the passes: its IR, and what the cell said about it."""
+    """A kernel that is ready for the passes: its IR, and what the cell said about it.
+
+    `callee_rules` are the functions that it calls, with the rules that they had when it was lowered.
+    """
 
     name: str
     function: Function
@@ -75,6 +78,7 @@ class KernelDefinition:
     defaults: Mapping[str, Any]
     late_sums: tuple[LateSum, ...] = ()
     lost_sums: tuple[Diagnostic, ...] = ()
+    callee_rules: tuple[tuple[UserFunction, Rules | None], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -140,6 +144,7 @@ def _lowered(template: Template, types: Mapping[str, AnyType]) -> Outcome:
         defaults,
         tuple(frame.late_sums),
         tuple(lost_sum_warnings(function, template)),
+        tuple(frame.scope.callee_rules.items()),
     )
     return Outcome(kernel, (), tuple(frame.notes))
 

@@ -326,22 +326,38 @@ _GONE = object()
 
 
 class Constants:
-    """The constants of a kernel of which nothing has been said; `unchanged` looks at their names."""
+    """The constants of a kernel of which nothing has been said; `unchanged` looks at their names.
 
-    def __init__(self, definition: KernelDefinition) -> None:
+    The rules of the functions that it calls are among them: it was lowered with those that there were.
+    """
+
+    def __init__(self, definition: KernelDefinition, constants: Sequence[Constant]) -> None:
         self._definition = definition
-        self._watch(definition.constants)
+        self._watch(constants, definition.callee_rules)
 
-    def _watch(self, constants: Sequence[Constant]) -> None:
+    def _watch(self, constants: Sequence[Constant], rules: Sequence[tuple[UserFunction, Any]]) -> None:
         self._constants = [one for one in constants if current(one.around, one.name, _GONE) is not _GONE]
-        self.unchanged = _comparison(self._constants)
+        self._rules = rules
+        of_rules = [Constant({"function": function}, "function.rules", then) for function, then in rules]
+        self.unchanged = _comparison([*self._constants, *of_rules])
 
     def tell(self) -> None:
         """Warn, with KernelWarning, of the names that hold something else; they are not looked at again."""
         values = [current(one.around, one.name, one.value) for one in self._constants]
         values = [now.copy() if isinstance(now, np.ndarray | list | dict) else now for now in values]
-        pairs = list(zip(self._constants, values, strict=True))
-        self._watch([Constant(one.around, one.name, now) for one, now in pairs if same(one.value, now)])
+        pairs, rules = list(zip(self._constants, values, strict=True)), self._rules
+        self._watch(
+            [Constant(one.around, one.name, now) for one, now in pairs if same(one.value, now)],
+            [(function, function.rules) for function, _ in rules],
+        )
+        for function, then in rules:
+            before, now = ({} if each is None else each.of for each in (then, function.rules))
+            late = next((rule.name for kind, rule in now.items() if before.get(kind) is not rule), None)
+            if late is not None:
+                message = (
+                    f"`{self._definition.name}` was compiled before {late}: it is differentiated without"
+                )
+                warn_at(message, "stale", "define it again", span=self._definition.span)
         for one, now in pairs:
             if not same(one.value, now):
                 message = stale(f"`{self._definition.name}` was", one.name, one.value, now)
@@ -379,10 +395,9 @@ def _comparison(constants: Sequence[Constant]) -> Callable[[], bool]:
 
 
 def constants_of(definition: KernelDefinition) -> Constants | None:
-    """The constants that a launch has to compare; None where there are none."""
-    if not definition.constants or definition.source.label.startswith("Cell In["):
-        return None
-    return Constants(definition)
+    """The constants that a launch has to compare; None where there are none.  A notebook compares its own."""
+    constants = () if definition.source.label.startswith("Cell In[") else definition.constants
+    return Constants(definition, constants) if constants or definition.callee_rules else None
 
 
 def current(names: Mapping[str, Any], name: str, otherwise: Any) -> Any:
