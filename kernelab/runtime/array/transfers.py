@@ -241,13 +241,16 @@ def device_clear(dest: Strided) -> bool:
 
 def device_fill(dest: Strided, element: bytes) -> bool:
     """Set every element to the bytes of one."""
-    memory, size = dest.allocation, scalar_of(dest.dtype).bits // 8
+    memory = dest.allocation
     if memory.space is None:
         return False
     pattern = _repeated(element) if dest.is_contiguous else None
     if pattern is not None:
         memory.fill(dest.offset, pattern, dest.size * itemsize(dest.dtype) // len(pattern))  # type: ignore[attr-defined]
         return True
+    if dest.outline().dtype.names:
+        return False  # structs have fields of several sizes
+    size = scalar_of(dest.dtype).bits // 8
     if element[:size] * (len(element) // size) == element:
         return _run("fill", BITS[size], dest, value=element[:size])
     components = [(element[k : k + size], dest.offset + k) for k in range(0, len(element), size)]
