@@ -32,6 +32,11 @@ def shaken(x: array[float], seed: int, y: array[float]):
     state = rand_init(seed, i)
     y[i] = x[i] * randf(state) * x[i]
 
+def drawn(seed: int, y: array[float]):
+    i = tid()
+    state = rand_init(seed, i)
+    y[i] = 1.0 + randf(state)
+
 def roots(x: array[float], y: array[float]):
     i = tid()
     y[i] = sqrt(x[i])
@@ -752,3 +757,21 @@ def test_an_array_without_gradients_that_is_only_added_to_loses_none() -> None:
         kl.checkpoint(lambda: total[4](y, loss))
     with pytest.warns(kl.KernelWarning, match="no gradient flows through `y`"):
         tape.backward(loss)
+
+
+def test_numbers_that_a_function_draws_into_an_array_from_outside_are_constants() -> None:
+    x, noise, y = leaf(), kl.zeros(4), zeros()
+
+    def work(x: kl.array, seed: int) -> kl.array:
+        kernels["drawn"][4](seed, noise)
+        return x * noise
+
+    with kl.Tape() as tape:
+        z = kl.checkpoint(work, kl.checkpoint(work, x, 1), 2)
+        kernels["product"][4](z, noise, y)
+    tape.backward(grads={y: kl.ones(4)})  # warns of nothing
+    factors = [kl.zeros(4) for _ in range(2)]
+    for seed, factor in enumerate(factors, 1):
+        kernels["drawn"][4](seed, factor)
+    first, second = (factor.numpy() for factor in factors)
+    np.testing.assert_allclose(x.grad.numpy(), first * second * second, rtol=1e-6)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kernelab.autodiff.records.coverage import are_all
-from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.moves import CopyRecord, Flowing, OverwriteRecord
 from kernelab.autodiff.records.provenance import MOST_PARTS, Cut
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
@@ -206,7 +206,8 @@ def _leads(record: Record, sources: Sequence[array], target: array) -> bool:
     """Whether what a record wrote has a derivative by some of what it read."""
     if isinstance(record, LaunchRecord):
         return bool(sources) and record.leads(sources, target)
-    return bool(sources) and not ends_chain(record)
+    is_computed = not isinstance(record, Flowing) or record.computes(target)
+    return bool(sources) and is_computed and not ends_chain(record)
 
 
 def _replaces(record: Record, target: array) -> bool:

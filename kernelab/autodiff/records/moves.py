@@ -32,6 +32,10 @@ class Flowing:
     def would_reach(self, primal: array) -> bool:
         return True
 
+    def computes(self, target: array) -> bool:
+        """Whether what it wrote to an array may depend on what it read."""
+        return True
+
     def flow(self: Any) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
         """What it read, reached and wrote."""
         return self.read, self.reached, self.written

@@ -104,6 +104,7 @@ class Observer(Recorder):
         self._first: dict[bytes, array] = {}
         self._written: dict[bytes, array] = {}
         self._replaced: dict[Allocation, dict[bytes, array]] = {}
+        self._computed: set[Allocation] = set()
         self._looked_for: set[Allocation] = set()
         self._followed: dict[Allocation, bool] = {}
         self._left: WeakSet[Allocation] = WeakSet()
@@ -156,6 +157,7 @@ class Observer(Recorder):
                 self._followed,
                 self._recording.provenance,
                 self._reads_before,
+                self._computed.intersection(target.allocation for target in changed),
             ),
             inside - {r.allocation for r in created},
         )
@@ -218,6 +220,8 @@ class Observer(Recorder):
         call.will_write()
         for target in call.targets:  # also where the launch fails: part of the threads may have run
             self.writes(target)
+        if any(is_differentiable(source.dtype) for source in read_by(call)):
+            self._computed.update(target.allocation for target in call.targets)
         try:
             call.primal()
         except BaseException:  # also an interrupt
@@ -246,6 +250,7 @@ class Observer(Recorder):
         self.signature.copy(dest, src)
         for target in leaves_of(dest):
             self.replaces(target)
+            self._computed.add(target.allocation)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._look_for_unseen(dest, own=1)
@@ -265,6 +270,7 @@ class Observer(Recorder):
         for result in results:
             self.signature.values(result)
             self.replaces(result)
+            self._computed.add(result.allocation)
 
     def marked_read(self, elements: array) -> None:
         """Reads by other code may decide what the function does."""
@@ -331,7 +337,8 @@ class Replaying(Recording):
 class CheckpointRecord(Flowing):
     """The record of a call of a function, which runs again in the backward pass.
 
-    `results` are new arrays that it returned, `outside` those that it changed.
+    `results` are new arrays that it returned, `outside` those that it changed, and `computed` the memory that
+    it wrote from what it read.
 
     The tape followed some memory before, which it had computed or only read: that may not change unseen.
     Of the host reads that `host` knows, the first `reads_before` came before.
@@ -351,6 +358,10 @@ class CheckpointRecord(Flowing):
     followed: dict[Allocation, bool]
     host: Provenance
     reads_before: int
+    computed: set[Allocation]
+
+    def computes(self, target: array) -> bool:
+        return target.allocation in self.computed
 
     def pull(self, adjoints: Adjoints, level: Level, puller: Puller | None = None) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
