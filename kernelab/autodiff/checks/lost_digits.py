@@ -34,7 +34,7 @@ from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
 from kernelab.backend.cpu import interpreter
-from kernelab.backend.cpu.chunk import Chunk, Turn
+from kernelab.backend.cpu.chunk import Chunk, Trip
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
 from kernelab.errors import NOWHERE, KernelError, KernelTypeError, Source, Span, TapeError, text_of
@@ -182,10 +182,10 @@ class FloatsChunk(Chunk):
         values: Numpy = self.storage(array)[places]
         return np.array(values + self.sums.pending(array, places)).astype(values.dtype)
 
-    def iteration(self, turn: Turn) -> list[Numpy]:
-        self.trips.append(turn.trip)
+    def iteration(self, trip: Trip) -> list[Numpy]:
+        self.trips.append(trip.before)
         try:
-            return super().iteration(turn)
+            return super().iteration(trip)
         finally:
             self.trips.pop()
 

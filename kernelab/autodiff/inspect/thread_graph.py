@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.autodiff.inspect.thread_run import MOST, ThreadArguments
-from kernelab.backend.cpu.chunk import Chunk, Turn, component_of
+from kernelab.backend.cpu.chunk import Chunk, Trip, component_of
 from kernelab.backend.cpu.interpreter import run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.codegen.listing.listing import statements_of
@@ -340,17 +340,17 @@ class _Followed(Chunk):
         address = int(self.addresses(stmt.array, whole)[0])
         return f"{stmt.array.hint}[{', '.join(map(str, indices))}]", address
 
-    def iteration(self, turn: Turn) -> list[Numpy]:
+    def iteration(self, trip: Trip) -> list[Numpy]:
         """Run an iteration, which hands its values over to the next one and to what follows the loop."""
-        told, stmt, number = self.told, turn.loop, int(turn.number[0])
+        told, stmt, number = self.told, trip.loop, int(trip.number[0])
         if told.is_back:
             with told.inside(stmt, number):
-                return super().iteration(turn)
+                return super().iteration(trip)
         operands = [told.at.get(carry) for carry in stmt.carries]
         with told.inside(stmt, number):
             told.hold_all(stmt.carries, operands)
-            results = super().iteration(turn)
-            operands = [told.operand(atom, turn.around) for atom in stmt.body.yields]
+            results = super().iteration(trip)
+            operands = [told.operand(atom, trip.around) for atom in stmt.body.yields]
         told.at.update(zip(stmt.carries, operands, strict=True))
         told.hold_all(stmt.outs, operands)
         return results

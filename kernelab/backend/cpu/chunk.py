@@ -117,20 +117,20 @@ ENDLESS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """An iteration of a loop: what lanes carry into it, how many came before, how many each has in all."""
+class Trip:
+    """A trip through a loop: what lanes carry into it, how many came before, how many each lane has in all."""
 
     loop: ir.Loop
     around: Frame
     carried: list[Numpy]
-    trip: int
+    before: int
     counts: Numpy
 
     @property
     def number(self) -> Numpy:
-        """The index of the loop in each lane; of a `while`, how many iterations came before."""
+        """The index of the loop in each lane; of a `while`, how many trips came before."""
         is_reversed = isinstance(self.loop, ir.For) and self.loop.reverse
-        return self.counts - 1 - self.trip if is_reversed else np.full(len(self.around), self.trip)
+        return self.counts - 1 - self.before if is_reversed else np.full(len(self.around), self.before)
 
 
 class _NobodyLeft(Exception):
@@ -386,12 +386,12 @@ class Chunk:
         lanes = np.flatnonzero(counts[: self.live(frame)] > 0)
         results = [np.array(frame.values(init)) for init in stmt.inits]
         carried = [result[lanes] for result in results]
-        around, trip = frame.choose(lanes), 0
+        around, before = frame.choose(lanes), 0
         while len(lanes):
-            turn = Turn(stmt, around, carried, trip, counts[lanes])
-            carried = self.iteration(turn)
-            trip += 1
-            going = self.going(turn, carried)
+            trip = Trip(stmt, around, carried, before, counts[lanes])
+            carried = self.iteration(trip)
+            before += 1
+            going = self.going(trip, carried)
             if going.all():
                 continue
             for result, value in zip(results, carried, strict=True):
@@ -401,20 +401,20 @@ class Chunk:
         for out, result in zip(stmt.outs, results, strict=True):
             frame.define(out, result)
 
-    def iteration(self, turn: Turn) -> list[Numpy]:
-        loop, inner = turn.loop, turn.around.inner()
-        for carry, value in zip(loop.carries, turn.carried, strict=True):
+    def iteration(self, trip: Trip) -> list[Numpy]:
+        loop, inner = trip.loop, trip.around.inner()
+        for carry, value in zip(loop.carries, trip.carried, strict=True):
             inner.define(carry, value)
         if isinstance(loop, ir.For):
-            inner.define(loop.index, turn.number)
+            inner.define(loop.index, trip.number)
         return self.block(loop.body, inner)
 
-    def going(self, turn: Turn, carried: list[Numpy]) -> Numpy:
+    def going(self, trip: Trip, carried: list[Numpy]) -> Numpy:
         """A mask of the lanes that enter another iteration, with what this one has yielded."""
-        going: Numpy = turn.counts > turn.trip + 1
-        if turn.loop.stop is not None:
-            going &= ~carried[turn.loop.stop]
-        going[self.live(turn.around) :] = False
+        going: Numpy = trip.counts > trip.before + 1
+        if trip.loop.stop is not None:
+            going &= ~carried[trip.loop.stop]
+        going[self.live(trip.around) :] = False
         return going
 
 

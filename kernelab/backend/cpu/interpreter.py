@@ -16,7 +16,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.backends import Args, Output, Part
-from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program, Turn
+from kernelab.backend.cpu.chunk import Bounds, Chunk, Failure, Program, Trip
 from kernelab.backend.cpu.lanes import Frame, Numpy, Sums
 from kernelab.codegen.cpp.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
 from kernelab.data_classes import dataclass, replace
@@ -40,12 +40,12 @@ class Patient(Chunk):
         self.trips = 0
         self.given_up = np.zeros(len(self.threads), np.bool_)
 
-    def going(self, turn: Turn, carried: list[Numpy]) -> Numpy:
+    def going(self, trip: Trip, carried: list[Numpy]) -> Numpy:
         """A mask of the lanes that enter another iteration."""
-        going = super().going(turn, carried)
-        self.trips += isinstance(turn.loop, While)
-        if self.trips > MOST and isinstance(turn.loop, While):
-            self.given_up[self.own(turn.around)[going]] = True
+        going = super().going(trip, carried)
+        self.trips += isinstance(trip.loop, While)
+        if self.trips > MOST and isinstance(trip.loop, While):
+            self.given_up[self.own(trip.around)[going]] = True
             going[:] = False
         return going
 
@@ -414,15 +414,15 @@ class Watched(Chunk):
             case _:
                 pass
 
-    def iteration(self, turn: Turn) -> list[Numpy]:
+    def iteration(self, trip: Trip) -> list[Numpy]:
         """Run an iteration, and note its number."""
-        loop, number = turn.loop, turn.number
+        loop, number = trip.loop, trip.number
         name = (isinstance(loop, ir.For) and loop.index.hint) or "iteration"
         self.loops.append((name, int(number[0])))
         if isinstance(loop, ir.For):
             self.note(loop, name, number)
         try:
-            return super().iteration(turn)
+            return super().iteration(trip)
         finally:
             self.loops.pop()
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.common.backends import Args
-from kernelab.backend.cpu.chunk import Chunk, Turn, component_of
+from kernelab.backend.cpu.chunk import Chunk, Trip, component_of
 from kernelab.backend.cpu.interpreter import Change, Pointed, can_be_pointed, entry, run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass, field
@@ -136,12 +136,12 @@ class Tracing(Chunk):
             case _:
                 pass
 
-    def iteration(self, turn: Turn) -> list[Numpy]:
+    def iteration(self, trip: Trip) -> list[Numpy]:
         """Run an iteration; what it yields is what the next one carries."""
-        loop = turn.loop
-        if not turn.trip:
+        loop = trip.loop
+        if not trip.before:
             self.carry(loop.carries, loop.inits)
-        yields = super().iteration(turn)
+        yields = super().iteration(trip)
         self.carry(loop.carries, loop.body.yields)
         return yields
 
@@ -246,17 +246,17 @@ class Measuring(Chunk):
         self.frames[block] = frame
         return super().block(block, frame)
 
-    def iteration(self, turn: Turn) -> list[Numpy]:
+    def iteration(self, trip: Trip) -> list[Numpy]:
         """Run an iteration, and measure what it yields."""
-        stmt, numbers, lanes = turn.loop, turn.number, len(turn.around)
+        stmt, numbers, lanes = trip.loop, trip.number, len(trip.around)
         is_measured = not self.inside and _carries_cotangents(stmt, self.bars)
         self.inside += is_measured
-        yields = super().iteration(turn)
+        yields = super().iteration(trip)
         self.inside -= is_measured
         if not is_measured:
             return yields
         is_iteration = np.ones(lanes, bool)
-        is_last = turn.trip == 0 and isinstance(stmt, ir.For) and stmt.count in self.ends
+        is_last = trip.before == 0 and isinstance(stmt, ir.For) and stmt.count in self.ends
         if is_last and (test := _test_in(stmt, self.bars)) is not None:
             is_iteration = self.frames[stmt.body].values(test[0].cond) != test[1]
         for carry, value in zip(stmt.carries, yields, strict=True):
