@@ -118,7 +118,7 @@ ENDLESS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """A trip through a loop: what lanes carry into it, how many came before, how many each lane has in all."""
+    """A trip through a loop: what lanes carry into it, how many came before, and how many each has in all."""
 
     loop: ir.Loop
     around: Frame
