@@ -89,8 +89,12 @@ def _functions(names: Mapping[str, Any]) -> Iterator[UserFunction]:
 
 
 def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:
-    """The kernels and functions that cells of this notebook defined and that it still names, each once."""
-    for value in {id(value): value for value in names.values()}.values():
+    """The kernels and functions that cells of this notebook defined and that it still names, each once.
+
+    IPython keeps what a cell has shown as `_`, `_12`, ...: an earlier kernel there is no one's to run again.
+    """
+    named = (value for name, value in names.items() if not re.fullmatch(r"_+|_\d+", name))
+    for value in {id(value): value for value in named}.values():
         # What is decorated and has not been used yet has not been lowered, and holds nothing.
         holders: tuple[Holder | None, ...] = ()
         if isinstance(value, Kernel):

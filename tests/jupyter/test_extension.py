@@ -147,6 +147,15 @@ def test_a_function_of_the_kernels_own_cell_that_another_cell_defines_is_pointed
     assert other.text == ""
 
 
+def test_a_kernel_that_a_cell_has_shown_is_not_held_against_the_cell_that_replaces_it(
+    notebook: Notebook,
+) -> None:
+    notebook.run("scale = 2.0")
+    notebook.run(USING)
+    assert "spring" in notebook.run("spring").text
+    assert notebook.run(USING.replace("2.0", "3.0") + "\n").text == ""
+
+
 def test_what_a_module_held_before_it_was_loaded_again_is_pointed_out(
     notebook: Notebook, tmp_path: Path
 ) -> None:
