@@ -204,6 +204,11 @@ def _called_attribute(cell: Source, error: object, names: Mapping[str, Any]) -> 
 def _without_magic(cell: Source, error: object) -> Iterator[Diagnostic]:
     """What to say where Python met a word of kernels in the head of a def."""
     name = (error.name if isinstance(error, NameError) else None) or ""
+    if name in ("kernel", "func", "struct") and (word := re.search(rf"(?m)^@(?P<word>{name})\b", cell.text)):
+        hint = f"write @kl.{name}; or write %%kernel as the first line, and leave the decorator out"
+        message = f"the decorator {name} is a name of kernelab"
+        yield Diagnostic(message, _place(cell, word, "word"), "magic", "information", hint=hint)
+        return
     head = re.search(rf"(?m)^def .*\b(?P<word>{re.escape(name)})\b", cell.text) if name else None
     if name not in language() or head is None:
         return
