@@ -106,6 +106,25 @@ rsqrt|inversesqrt: write 1.0 / sqrt(x)
 matmul: write a @ b
 det: write determinant(a)«/\bdet\b/determinant/»
 exp2: write 2.0 ** x
+heaviside: write where(x > 0.0, 1.0, 0.0)
+softplus: write log1p(exp(x))«/softplus\((.*)\)/log1p(exp(\1))/»
+sinc: write where(x == 0.0, 1.0, sin(pi * x) / (pi * x))
+deg2rad: write radians(x)«/deg2rad/radians/»
+rad2deg: write degrees(x)«/rad2deg/degrees/»
+mag|magnitude: write length(v)«/\b(mag|magnitude)\b/length/»
+norm_?(sq|sqr|squared|2)|sqr_?norm|squared_norm|(length|mag|magnitude)_?squared|mag_?sq|sqrmagnitude: write
+    length_sq(v)
+solve: write inverse(a) * b, of a square matrix a
+eye: write identity(n=3, dtype=float)
+refract: write eta * d + (eta * c - sqrt(k)) * n, where c = -dot(d, n) and k = 1.0 - eta * eta * (1.0 - c * c)
+numel: write x.size
+copy|deepcopy: numbers and vectors are copied by y = x; for an array write a loop over its elements, or
+    y[:] = x
+set|frozenset: write i in (0, 2) for a test, and pass an array of ints for many
+exit|quit: write return, which ends the thread
+lgamma|gammaln|digamma|[jyik]v|jn|legendre|hyp\w+: it is no operation of the language: use SciPy's on the
+    host, in a function of kl.func.custom_vjp
+\w+_bar: kernelab makes the adjoint, and tapes run it: tape.backward(loss), then x.grad
 mix: write lerp(a, b, t)«/\bmix\b/lerp/»
 saturate: write clamp(x, 0.0, 1.0)
 fract: write x - floor(x)«/fract\((\w+)\)/(\1 - floor(\1))/»; frac(x) keeps the sign of x
@@ -113,18 +132,19 @@ reflect: write d - 2.0 * dot(d, n) * n
 texture\w*|tex2D: an image is an array: write img[i, j], and lerp between elements
 discard: write return
 float[234]|half[234]: write vec2, vec3 or vec4«/(float|half)(\d)/vec\2/»
-zeros_like|empty_like|full|full_like: write zeros(8, dtype=float), with a length that the text states
+zeros_like|empty|empty_like|full|full_like: write zeros(8, dtype=float), with a length that the text states
 dist|distance: write length(a - b)
-syncthreads|barrier|shared: threads share no memory, and do not wait for each other: make two launches
+(__|sync_)?(syncthreads|syncwarp|threads)|(sync_|block_)barrier|barrier|shared: threads share no memory,
+    and do not wait for each other: make two launches
 inv: write inverse(a)«/\binv\b/inverse/»
-vec: write vec3(x, y, z)
+vec: write vec3(x, y, z); as a type vec2, vec3 or vec4
 divmod: write x // y and x % y
 e: write exp(x) for a power of e, «exp(1.0)» for e itself
 π|Pi: write «pi»
 plt|matplotlib|pd: a kernel computes: draw on the host, when it has run
 time: pass it as an argument
 end|endif|endfor|done|fi: a block ends with its indentation: remove it
-self: a kernel is not a method: name every argument
+self|this: a kernel is not a method: name every argument
 isinstance: the types of a kernel are known before it runs: write one function for each type
 ones: write zeros(n), then a loop that sets every element
 map: write a loop over range(n)
@@ -133,13 +153,13 @@ complex|complex64|complex128: use a vec2 for the real and the imaginary part
 input: pass it as an argument
 enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over
     range(n)
-np|numpy|torch|jnp|jax|tf|F: write sin, where, max, ... without a prefix
+np|numpy|torch|jnp|jax|tf|F|nn|cp|cupy|sp|scipy|autograd: write sin, where, max, ... without a prefix
 ti|taichi: write sin, vec3, static, ... without a prefix, and i = tid() for the loop over the grid
 lax: write for, while, if, and where(condition, a, b) for select
 cuda: write i = tid(), or i, j = tid(), for the place in the grid, and y[k] += v for an atomic; threads share
     no memory, and do not wait for each other: make two launches
-threadIdx|blockIdx|blockDim|thread_idx|block_idx|thread_id|get_global_id: write i = tid()
-    «/(thread_id|get_global_id)\(.*\)/tid()/»
+threadIdx|blockIdx|blockDim|thread_idx|block_idx|thread_id|get_global_id|program_id: write i = tid()
+    «/(thread_id|get_global_id|program_id)\(.*\)/tid()/»
 """)
 """Names that mean nothing in a kernel."""
 
@@ -153,6 +173,17 @@ ones: write zeros(8, dtype=float), then a loop
 normal|standard_normal|gauss: write state = rand_init(seed, i), then randn(state)
 isclose: write abs(a - b) < 1.0e-6
 outer: write outer(a, b)
+roll: write x[(i - 1) % len(x)], the element that it brings to i
+diff: write x[i + 1] - x[i]
+gradient: write 0.5 * (x[i + 1] - x[i - 1]), a central difference; a tape gives the gradient of a loss
+interp: find the interval in a loop, then write lerp(y[k], y[k + 1], t)
+convolve|correlate: write a loop: s += w[k] * x[i + k] for k in range(len(w))
+histogram|bincount: write h[k] += 1.0 in each thread, where k is the int of its bin
+cumsum|cumprod: write a loop in one thread, or kl.utils.array_scan(x, out) on the host
+std|var|median: write loops over the elements, or compute it on the host
+real|imag|conj|conjugate|angle: a kernel has no complex numbers: use a vec2 for the real and the imaginary
+    part
+fft|ifft|rfft|irfft|fft2|ifft2: call it on the host, in a function of kl.func.custom_vjp
 grid: write i = tid()
 """)
 """Functions of NumPy, `math` and their kin that the table of operations has under another name, or not."""
@@ -239,6 +270,7 @@ star_call: a call in a kernel cannot unpack with ** => write the arguments one b
 NEAR_THE_ERROR = Table(r"""
 .*&&.*: write and«/ *&& */ and /»
 .*\|\|.*: write or«/ *\|\| */ or /»
+.*===.*: write ==«/===/==/»
 .*<>.*: write !=«/<>/!=/»
 .*!(?!=).*: write not«/!(?!=) */not /»
 .*\?.*: write a if condition else b
@@ -283,6 +315,8 @@ for \w+ (in|=) *\w+ *(:|to\b|\.\.).*: write for k in range(first, last + 1):
 .*\b(sin|cos|tan|exp|log|sqrt|abs|tanh|float|int) +\w.*: what a function takes
     stands in parentheses: write sin(x)
     «/\b(sin|cos|tan|exp|log|sqrt|abs|tanh|float|int) +([\w.]+(\[[^]]*\])?)/\1(\2)/»
+if [^:]+:.+\belse\b.*: write y = a if condition else b, or begin a line with else:
+.*\w[\])][A-Za-z_].*: an operator is missing behind the bracket
 .*[^;];: a kernel is Python: write x = 0.0«/;$//»
 """)
 """What Python's parser refuses, by the line of the place."""
@@ -300,6 +334,7 @@ OF_PARSER = Table(r"""
     «/^(\w+\(.*?\)) *= *(.+)/def \1: return \2/»«/^(\s.*?\w)\((.*?)\)( *[-+*]?=)/\1[\2]\3/»
 .*Maybe you meant '=='.*: write == to compare«/(?<![=<>!])=(?!=)/==/»
 .*cannot assign to expression.*: on the left of = stands a name or an element: write == to compare
+'(break|continue)' .*loop: only a loop is left by it: write return, which ends the thread
 .*forgot a comma.*: separate the two by a comma, or by an operator
 .*unterminated string.*: close the text by the quote that opens it
 .*expected 'else' after 'if'.*: write a if condition else b

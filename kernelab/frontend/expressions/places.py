@@ -20,6 +20,7 @@ from kernelab.frontend.meaning.meanings import (
     Typed,
     Weak,
     describe,
+    is_number,
     numbers,
 )
 from kernelab.frontend.meaning.promote import cast, convert, nearest, spelled
@@ -232,6 +233,9 @@ def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], nod
         case _:
             return
     hint = f"index it first: {base.var.hint}[i].{name}" if isinstance(base, ArrayRef) else ""
+    if is_number(base):
+        is_thread = frame.places.text(node).startswith("tid()")
+        hint = "write i, j = tid() for the two indices of a grid" if is_thread else "it is one number"
     raise frame.error(node, f"{describe(base)} has no {name}", "name", hint)
 
 

@@ -63,12 +63,21 @@ def length(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Mea
             return Weak(value.type.n)
         case values:
             shown = ", ".join(describe(value) for value in values)
-            raise frame.error(node, f"len takes one array or vector, not ({shown})")
+            match node.args:
+                case [ast.Subscript(ast.Name(name))] if isinstance(values[0], Typed):
+                    hint = f"{name}[...] is one number: write «len({name})» for the array"
+                case _:
+                    hint = "write len(x) of an array or a vector x"
+            raise frame.error(node, f"len takes one array or vector, not ({shown})", hint=hint)
 
 
 def misplaced_range(frame: Frame, node: ast.Call) -> Meaning:
     """The mistake of `range(...)` outside of a `for`."""
-    raise frame.error(node, "range(...) stands only behind for ... in", hint="write for i in range(n)")
+    raise frame.error(
+        node,
+        "range(...) stands only behind for ... in",
+        hint="write for i in range(n); for a test 0 <= i and i < n",
+    )
 
 
 def constant(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:

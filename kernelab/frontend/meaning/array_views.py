@@ -355,6 +355,8 @@ def _local_elem(frame: Frame, argument: Argument) -> Value:
         message = f"a local array holds numbers, vectors or matrices, not {describe(argument.value)}"
         raise frame.error(argument.node, message, hint="make a local array of each field")
     hint = "write dtype=float"
+    if isinstance(argument.value, Weak):
+        hint = f"{hint}; several dimensions are one argument: zeros((2, 3))"
     raise frame.error(argument.node, f"dtype is a type, not {describe(argument.value)}", hint=hint)
 
 

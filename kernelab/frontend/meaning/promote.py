@@ -45,6 +45,7 @@ from kernelab.lang.types import (
     int32,
     int64,
     scalar_of,
+    shape_of,
     size_of,
 )
 
@@ -182,8 +183,15 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
             return integer_hint(frame, node, named) if type.is_int else f"write «{named}({text})»"
         case Typed() as typed, Scalar():
             return f"take one component, such as {text}[0]" if typed.type != type else ""
+        case Typed() as typed, _ if not is_number(typed) and shape_of(typed.type) != shape_of(type):
+            is_row = isinstance(type, Vec) and shape_of(typed.type)[1:] == type.shape
+            return f"take one row, such as {text}[0]" if is_row else ""
         case ((Weak() | Typed()), _):
             return f"write «{type}({text})»"
+        case ArrayRef(), Vec() | Mat() if isinstance(node, ast.Call):
+            return f"an array is no {'vector' if isinstance(type, Vec) else 'matrix'}: write {type}(...)"
+        case (ArrayRef(), _) if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            return f"take one element of it, such as «{frame.places.text(node.value)}[i]», where i = tid()"
         case (ArrayRef(_, ()), _):
             return f"write «{text}[i]», where i = tid()"
         case (ArrayRef(), _):

@@ -218,6 +218,9 @@ _METHODS_OF_VECTORS = {
     "mag": "length",
     "normalized": "normalize",
     "sqrmagnitude": "length_sq",
+    "norm_sqr": "length_sq",
+    "norm_sq": "length_sq",
+    "length_squared": "length_sq",
     "det": "determinant",
     "inv": "inverse",
 }
@@ -247,7 +250,7 @@ def hint_of_value(base: Meaning, attribute: str, text: str) -> str:
         case Scalar():
             if attribute in ("detach", "stop_gradient"):
                 return f"write «stop_gradient({text})»"
-            if attribute in ("item", "value"):
+            if attribute in ("item", "value", "real"):
                 return "it is one number already"
             hint = _as_call(attribute, text)
             return hint if hint or OF_ARRAYS.find(attribute) else NAMES.hint(attribute)
@@ -334,6 +337,9 @@ def hint_of_call(name: str, arguments: Sequence[str]) -> str:
         return f"write state = rand_init(seed, i) first, then {name}(state)"
     if name in ("round", "rint") and len(arguments) == 2:
         return "it rounds to a whole number: write round(x * 100.0) / 100.0 for two places"
+    if name in ("where", "select") and len(arguments) == 2:
+        shown = ", ".join(arguments)
+        return f"write where({shown}, other): the last one is taken where the condition does not hold"
     if name == "atan" and len(arguments) == 2:
         return f"write «atan2({', '.join(arguments)})»"
     if name == "step" and len(arguments) == 2:
