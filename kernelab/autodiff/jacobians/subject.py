@@ -203,6 +203,7 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
 
     Checks also vary the initial values of those outputs that the kernel reads.
     """
+    grid = grid_of(dim).extents  # first: of what stands in the wrong place too few arguments are left
     values, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
     kernel = kernel.of_arguments(values)
     bind(kernel, list(values), [])  # a wrong argument is refused as a launch refuses it
@@ -247,7 +248,6 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     def run(arguments: list[Any]) -> None:
         launch(kernel, dim, arguments)
 
-    grid = grid_of(dim).extents
     if what == "gradcheck" and 0 in grid:
         message = f"0 pairs checked: the launch of {kernel.name} has no threads"
         raise refusal(GradientError, message, what, "write dim=n, the number of threads")

@@ -381,6 +381,10 @@ class Tape(Observed, Habits, Displayed):
         >>> x.grad.list()
         [6.0]
         """
+        asked: object = self
+        if not isinstance(asked, Tape):  # kl.Tape.backward(loss)
+            hint = "write with kl.Tape() as tape: ..., then tape.backward(loss)"
+            raise refusal(TapeError, "backward is asked of a tape, not of the class Tape", "loss", hint)
         recording, self._findings, here = self._recording, (), caller(2)
         seeds = seeds_of(recording, loss, grads)
         are_held = loss is None and grads is None

@@ -258,6 +258,8 @@ def type_of_numpy(dtype: Any) -> Scalar:
 
 
 def _type_instead(dtype: Any) -> str:
+    if isinstance(dtype, bool):
+        return f"write requires_grad={dtype}: by position this is the type"
     if isinstance(dtype, int):
         return "a shape of several dimensions is one argument, zeros((2, 3)); x.reshape(...) gives another"
     if isinstance(dtype, float):

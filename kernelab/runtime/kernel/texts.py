@@ -69,10 +69,13 @@ def compile(
     >>> x.list()
     [2.0, 2.0, 2.0]
     """
-    around = names_around() if namespace is None else namespace
+    around: object = names_around() if namespace is None else namespace
     if not isinstance(text, str):
         message = f"compile takes the text of kernels, not {described(text)}"
         raise KernelTypeError.of(message, "text", "decorate a function with @kl.kernel")
+    if not isinstance(around, Mapping):
+        message = f"namespace holds the names around the text, and here it is {described(namespace)}"
+        raise KernelTypeError.of(message, "text", "write kl.compile(text)[name] for one of its kernels")
     compiled = compile_source(Source(textwrap.dedent(text), label), around)
     compiled.lowered.raise_errors()
     warn_of(compiled.lowered.diagnostics)

@@ -38,6 +38,8 @@ def no_kernel(value: object) -> LaunchError:
         return LaunchError.of(message, "kernel", hint)
     message = f"launch() takes a kernel first, not the {type(value).__name__} {name}"
     hint = "write the function in a %%kernel cell, or decorate it with @kl.kernel"
+    if not callable(value):
+        hint = "write launch(kernel, dim=n, inputs=[...]), with the kernel itself, not its name as text"
     return LaunchError.of(message, "kernel", hint)
 
 

@@ -127,6 +127,7 @@ def launch(
         require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments, adjoints = [*inputs, *outputs], _adjoints(kernel, inputs, adj_inputs, adj_outputs)
     if len(arguments) != kernel.arity or record_cmd:
+        grid_of(dim)  # first: of what stands in its place too few arguments are left
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
             config = config_of(block_dim, max_blocks)
@@ -482,8 +483,9 @@ def find_races(
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
     require_lists(inputs=inputs, outputs=outputs)
+    grid = grid_of(dim)
     arguments = ordered(kernel.loaded, [*inputs, *outputs], {})
-    kernel, grid = kernel.of_arguments(arguments), grid_of(dim)
+    kernel = kernel.of_arguments(arguments)
     parts = [grid.packed]
     bind(kernel, arguments, parts)
     require_arguments_readable(arguments)
