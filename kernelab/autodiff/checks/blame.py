@@ -29,7 +29,7 @@ from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, Span
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, walk
+from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, of_kind
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.common.copying import inline
@@ -155,7 +155,7 @@ class _EventsChunk(Chunk):
         arrays = [arg for arg in stmt.args if isinstance(arg.type, Array)]
         operands = () if arrays else tuple(frame.values(arg) for arg in stmt.args)
         self.level.events.append(Event(stmt, frame.threads, operands, None))
-        if any(isinstance(inner, Native) for inner in walk(stmt.body)) and operands:
+        if operands and any(of_kind(stmt.body, Native)):
             results = evaluate(inline(stmt.rules.function), *operands)
         else:
             results = self.block(stmt.body, frame)

@@ -219,7 +219,7 @@ class SideBySide(Wide):
         will_write(program, grid, arguments)
         text = inline(program.unmerged)
         most = MOST_THREADS if independent(text) else MOST_ALONE
-        if shape.threads > most or any(isinstance(stmt, ir.Native) for stmt in ir.walk(text.body)):
+        if shape.threads > most or not interpreter.can_interpret(text):
             self.is_complete = False
             self.parent.run(program, grid, arguments)
             self.parent.run(program.widened, grid, twins)

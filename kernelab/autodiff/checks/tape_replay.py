@@ -24,7 +24,7 @@ from kernelab.autodiff.transforms.forward_and_reverse import Reverse
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError
-from kernelab.lang.ir import Atomic, Custom, Store, Var, walk
+from kernelab.lang.ir import Atomic, Custom, Store, Var, of_kind, walk
 from kernelab.lang.types import (
     HALVES,
     Value,
@@ -442,7 +442,7 @@ def _varied(record: Record) -> Sequence[array]:
     if not isinstance(record, LaunchRecord):
         return record.reached
     function = record.kernel.program.function
-    if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
+    if not any(of_kind(function.body, Custom)):
         return record.reached
     led = record.kernel.program.leads
     ahead = {id(a) for position, a in enumerate(record.arguments) if led[position]}

@@ -20,7 +20,7 @@ from kernelab.autodiff.tape.seeds import Seeds, seeded
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
-from kernelab.backend.cpu.interpreter import Change, can_be_pointed, changes_of
+from kernelab.backend.cpu.interpreter import Change, can_interpret, changes_of
 from kernelab.backend.cpu.observed_adjoint import OTHER_TAKEN
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import LaunchError, Source, Span, TapeError, a_thing, name_of
@@ -313,7 +313,7 @@ class _Sweep:
             return None
         adjoint = inline(record.pullback.unmerged.adjoint)
         near = any(reached.allocation is self.primal.allocation for reached in record.active)
-        if not near or not can_be_pointed(adjoint):
+        if not near or not can_interpret(adjoint):
             return None
         saved = record.saved()  # alive until the run is over
         args = b"".join(record.adjoint_parts(self.adjoints, saved))

@@ -140,7 +140,7 @@ def _depths(block: ir.Block, depth: int = 0) -> dict[ir.Var, int]:
     depths: dict[ir.Var, int] = {}
     for stmt in block.stmts:
         depths |= dict.fromkeys(ir.defs(stmt), depth)
-        is_loop = isinstance(stmt, ir.For | ir.While)
+        is_loop = isinstance(stmt, ir.Loop)
         depths |= dict.fromkeys(ir.entering(stmt), depth + 1)
         for inner in ir.blocks(stmt):
             depths |= _depths(inner, depth + is_loop)
@@ -310,10 +310,10 @@ class _Followed(Chunk):
     def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         told = self.told
         told.is_back |= stmt in told.back
-        if not told.is_back and isinstance(stmt, ir.For | ir.While):
+        if not told.is_back and isinstance(stmt, ir.Loop):
             told.hand_over((*stmt.carries, *stmt.outs), (*stmt.inits, *stmt.inits), frame)
         place = None
-        if not told.is_back and isinstance(stmt, ir.Load | ir.Store | ir.Atomic):
+        if not told.is_back and isinstance(stmt, ir.ArrayAccess):
             place = self.element(stmt, frame)
         super().stmt(stmt, frame)
         if told.is_back:
@@ -332,7 +332,7 @@ class _Followed(Chunk):
             case _:
                 pass
 
-    def element(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> tuple[str, int]:
+    def element(self, stmt: ir.ArrayAccess, frame: Frame) -> tuple[str, int]:
         """An element as it is written, and its address."""
         indices = [int(frame.places(index)[0]) for index in stmt.indices]
         places, _ = self.places(stmt, frame)

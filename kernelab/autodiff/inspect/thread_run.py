@@ -20,7 +20,7 @@ from kernelab.backend.cpu.interpreter import Seen, watch
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, TapeError, near
 from kernelab.hooks import Printed
-from kernelab.lang.ir import For, Function, walk
+from kernelab.lang.ir import For, Function, of_kind
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, bytes_of, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.passes.ad.vjp import Vjp
@@ -284,9 +284,11 @@ def chosen(where: Where) -> Callable[[Seen], bool]:
 
 def _require_loops(where: Where, kernel: Kernel) -> None:
     """Raise KernelValueError where a place names no loop of a kernel."""
-    stmts = [*walk(kernel.program.unmerged.body)] if isinstance(where, Mapping) else []
-    loops = dict.fromkeys(stmt.index.hint for stmt in stmts if isinstance(stmt, For) and stmt.index.hint)
-    for name in where if isinstance(where, Mapping) else ():
+    if not isinstance(where, Mapping):
+        return
+    hints = (loop.index.hint for loop in of_kind(kernel.program.unmerged.body, For))
+    loops = dict.fromkeys(hint for hint in hints if hint)
+    for name in where:
         if name not in ("line", "iteration", *loops):
             message = f"where={where!r} names {name}, which is no loop of `{kernel.name}`"
             over = f"its loops run over {', '.join(loops)}" if loops else "it has no loop with an index"

@@ -15,11 +15,11 @@ from kernelab.autodiff.records.zero_chains import loose_ends
 from kernelab.autodiff.tape.measures import sweep_on_copies
 from kernelab.autodiff.tape.seeds import Seeds
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.backend.cpu.interpreter import can_be_pointed
+from kernelab.backend.cpu.interpreter import can_interpret
 from kernelab.backend.cpu.observed_adjoint import UNUSED, Cotangent, births, changes_and_skips, trace_zeros
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
-from kernelab.lang.ir import For, Function, While
+from kernelab.lang.ir import Function, Loop
 from kernelab.lang.types import scalar_of
 from kernelab.passes.access.dead_ends import CONDITION, INDEX
 from kernelab.passes.common.copying import inline
@@ -107,7 +107,7 @@ def _inside(
         yield from _dead_ends(here, record, memory)
         return
     adjoint = scalarise(inline(pullback.unmerged.adjoint))
-    if not can_be_pointed(adjoint):
+    if not can_interpret(adjoint):
         return
     saved = record.saved()  # alive until the runs are over
     args = b"".join(record.adjoint_parts(adjoints, saved))
@@ -196,7 +196,7 @@ def _told(
 ) -> Iterator[ZeroLine | Element]:
     """The lines at which a zero began, also those of loops; the elements that were zero already."""
     for one, reason in births(cotangent):
-        if reason and (loops or not isinstance(one.statement, For | While)):
+        if reason and (loops or not isinstance(one.statement, Loop)):
             yield replace(here, line=one.span, reason=reason)
         elif one.read is not None and one.read[0].hint in bars:
             memory = bars[one.read[0].hint].allocation

@@ -18,7 +18,7 @@ from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Function, Let, Native, walk
+from kernelab.lang.ir import Function, Let
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.footprint import grid_of
@@ -34,8 +34,7 @@ class Interpreted(Wide):
 
     def function(self, program: Program) -> Function | None:
         """The function that is run for a program; None where the interpreter cannot run it."""
-        flat = program.flat
-        return None if any(isinstance(stmt, Native) for stmt in walk(flat.body)) else flat
+        return program.flat if interpreter.can_interpret(program.flat) else None
 
     def run_wide(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         shape, function = grid_of(grid), self.function(program)

@@ -34,7 +34,7 @@ from kernelab.backend.cpu.lanes import Numpy
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Diagnostic, KernelError, Related
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Const, Custom, CustomRules, For, Function, RuleName, While, walk
+from kernelab.lang.ir import Const, Custom, CustomRules, Function, Loop, RuleName, of_kind, walk
 from kernelab.lang.types import Array, is_differentiable, shape_of
 from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.vjp import vjp
@@ -69,8 +69,8 @@ _seen: "WeakSet[CustomRules]" = WeakSet()
 @hooks.check_rules.provide
 def check_rules(function: Function) -> None:
     """Warn, with KernelWarning at its line, of each derivative rule in a program that is wrong."""
-    for stmt in walk(function.body):
-        if isinstance(stmt, Custom) and stmt.rules not in _seen:
+    for stmt in of_kind(function.body, Custom):
+        if stmt.rules not in _seen:
             _seen.add(stmt.rules)
             for diagnostic in mistakes(stmt.rules):
                 if diagnostic.span is not None:
@@ -79,7 +79,7 @@ def check_rules(function: Function) -> None:
 
 def leave_unchecked(function: Function) -> None:
     """Count the derivative rules in a program as compared."""
-    _seen.update(stmt.rules for stmt in walk(function.body) if isinstance(stmt, Custom))
+    _seen.update(stmt.rules for stmt in of_kind(function.body, Custom))
 
 
 def mistakes(rules: CustomRules) -> list[Diagnostic]:
@@ -181,7 +181,7 @@ class _Check:
         self.active = [param.hint for param in self.kernel.params if is_differentiable(param.type)]
         flat = inline(self.kernel)
         self.changed = [var.hint for var in effects(flat).changed if var.hint in self.active]
-        loops = [stmt for stmt in walk(flat.body) if isinstance(stmt, For | While)]
+        loops = [stmt for stmt in walk(flat.body) if isinstance(stmt, Loop)]
         self.is_rough = bool(loops) or any(map(is_coarse, walk(flat.body)))
         ends_early = any(loop.stop is not None for loop in loops)
         self.tolerance = LOOSE if ends_early else ROUGH if self.is_rough else TOLERANCE

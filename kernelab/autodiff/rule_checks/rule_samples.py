@@ -8,7 +8,6 @@ step is, there is a kink, and no slope.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.lanes import Numpy
 from kernelab.data_classes import dataclass
 from kernelab.lang.build import Builder, elem_of, type_of
-from kernelab.lang.ir import Call, Const, Function, Let, Native, Stmt, Var, walk
+from kernelab.lang.ir import Call, Const, Function, Let, Native, Stmt, Var, of_kind
 from kernelab.lang.types import Array, int32, scalar_of, shape_of
 from kernelab.passes.common.copying import inline, lay_out
 from kernelab.passes.common.scalarise import scalarise
@@ -81,7 +80,7 @@ def tried_integers(texts: Iterable[Function]) -> list[int]:
     They are negative only where such a one is, or one is told from those above zero: others may count
     something.
     """
-    lets = [stmt for stmt in chain(*(walk(text.body) for text in texts)) if isinstance(stmt, Let)]
+    lets = [let for text in texts for let in of_kind(text.body, Let)]
     atoms = [atom for let in lets for atom in let.args if isinstance(atom, Const)]
     named = {int(atom.value) for atom in atoms if scalar_of(atom.type).is_int}
     near = {(n, n + step) for n in named if abs(n) <= LARGEST for step in (-1, 0, 1)}
@@ -174,9 +173,9 @@ class Caller:
         self._parts: list[interpreter.Patient] = []
         self._rng = np.random.default_rng(2) if is_noisy else None
         self._entry: Entry = (
-            CPU.backend.build([scalarise(flat)])[flat.name]
-            if any(isinstance(stmt, Native) for stmt in walk(flat.body))
-            else interpreter.entry(flat, chunk=self._part)
+            interpreter.entry(flat, chunk=self._part)
+            if interpreter.can_interpret(flat)
+            else CPU.backend.build([scalarise(flat)])[flat.name]
         )
 
     def _part(self, *args: Any) -> interpreter.Patient:

@@ -314,7 +314,7 @@ class Pointed(Chunk):
         return np.flatnonzero((addresses >= self.element.start) & (addresses < self.element.stop))
 
 
-def can_be_pointed(function: ir.Function) -> bool:
+def can_interpret(function: ir.Function) -> bool:
     """Whether the interpreter can run a program: it has no snippets."""
     return not any(ir.of_kind(function.body, ir.Native))
 

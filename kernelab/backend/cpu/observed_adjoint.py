@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelab.backend.common.backends import Args
 from kernelab.backend.cpu.chunk import Chunk, Trip, component_of
-from kernelab.backend.cpu.interpreter import Change, Pointed, can_be_pointed, entry, run_thread
+from kernelab.backend.cpu.interpreter import Change, Pointed, can_interpret, entry, run_thread
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Span
@@ -272,7 +272,7 @@ def has_measurable_loops(function: ir.Function) -> bool:
     """Whether an adjoint has loops that carry cotangents, and the interpreter can run it."""
     bars = cotangents_in(function)
     loops = any(_carries_cotangents(stmt, bars) for stmt in ir.walk(function.body))
-    return loops and can_be_pointed(function)
+    return loops and can_interpret(function)
 
 
 def loop_norms(function: ir.Function, args: Args) -> dict[tuple[Span, int], float]:

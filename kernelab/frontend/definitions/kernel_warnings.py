@@ -91,8 +91,7 @@ def _is_text(stmt: ast.stmt) -> bool:
 
 def idle_calls(body: ir.Block, template: Template) -> Iterator[Diagnostic]:
     """The warnings of calls whose results nobody takes, of functions that do nothing else."""
-    calls = (stmt for stmt in ir.walk(body) if isinstance(stmt, ir.Call))
-    idle = {call.span for call in calls if not _acts(call.function)}
+    idle = {call.span for call in ir.of_kind(body, ir.Call) if not _acts(call.function)}
     for stmt in statements(template.body):
         if not isinstance(stmt, ast.Expr) or (place := template.places(stmt.value)) not in idle:
             continue
@@ -114,7 +113,7 @@ def repeated_draws(block: ir.Block, loop: ir.Stmt | None = None) -> Iterator[Dia
             elif isinstance(stmt, ir.Call) and not draws(stmt.function.name):
                 called[state] = _drawn_again(stmt, state)
         for inner in ir.blocks(stmt):
-            yield from repeated_draws(inner, stmt if isinstance(stmt, ir.For | ir.While) else None)
+            yield from repeated_draws(inner, stmt if isinstance(stmt, ir.Loop) else None)
     if loop is not None:
         made = {*ir.entering(loop), *(out for stmt in block.stmts for out in ir.defs(stmt))}
         yield from (diagnostic for state, diagnostic in called.items() if state not in made)
@@ -271,7 +270,7 @@ def lost_sum_warnings(kernel: ir.Function, template: Template) -> Iterator[Diagn
 
 def lost_sums(kernel: ir.Function) -> Iterator[ir.Store]:
     """The stores of a kernel of which additions may be lost."""
-    stores = (stmt for stmt in ir.walk(kernel.body) if isinstance(stmt, ir.Store))
+    stores = ir.of_kind(kernel.body, ir.Store)
     may_meet = any(not {*kernel.threads}.issubset(stmt.indices) for stmt in stores)
     if may_meet and not _takes_turns(kernel.body):
         yield from _Finder(kernel).stores(kernel.body, ())
@@ -377,6 +376,6 @@ def _reached(sources: Iterable[ir.Var], stmts: list[ir.Stmt]) -> frozenset[ir.Va
     """All values that depend on some, also by an index or by which way is taken; arrays do not count."""
     edges = [edge for stmt in stmts for edge in ir.flows(stmt)]
     for stmt in stmts:
-        if not isinstance(stmt, ir.For | ir.While):
+        if not isinstance(stmt, ir.Loop):
             edges += product(ir.atoms(stmt), ir.defs(stmt))
     return reached(edges, sources, lambda node: isinstance(node, ir.Var) and not isinstance(node.type, Array))

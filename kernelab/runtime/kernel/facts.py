@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelab.codegen.cpp.wide_accumulators import arrays_looked_at
 from kernelab.data_classes.turns import cached_property
-from kernelab.lang.ir import Atomic, Custom, Function, Load, Native, Store, defs, walk
+from kernelab.lang.ir import Atomic, Custom, Function, Load, Native, Store, defined, of_kind, walk
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Region, regions
@@ -49,7 +49,7 @@ class Facts:
     @cached_property
     def flat(self) -> Function:
         """The function with its custom derivatives inlined: all calls in it are written out."""
-        if not any(isinstance(stmt, Custom) for stmt in walk(self.function.body)):
+        if not any(of_kind(self.function.body, Custom)):
             return self.function
         return simplify(inline(self.function))
 
@@ -71,7 +71,7 @@ class Facts:
     @cached_property
     def epsilon(self) -> float:
         """The distance from 1 to the next float of the coarsest precision in it; 0 without floats."""
-        values = (*self.flat.params, *(var for stmt in walk(self.flat.body) for var in defs(stmt)))
+        values = (*self.flat.params, *defined(self.flat.body))
         types = {var.type.elem if isinstance(var.type, Array) else var.type for var in values}
         return max((epsilon(scalar_of(type).dtype) for type in types if is_differentiable(type)), default=0.0)
 
@@ -159,7 +159,7 @@ class Facts:
     @cached_property
     def taken_from(self) -> frozenset[str]:
         """The adjoints from which the winner of an atomic extremum takes: threads come there in turn."""
-        atomics = (stmt for stmt in walk(self.flat.body) if isinstance(stmt, Atomic))
+        atomics = of_kind(self.flat.body, Atomic)
         return frozenset(f"{stmt.array.hint}_bar" for stmt in atomics if stmt.kind in EXTREMA)
 
     def narrower(self, needed: Region) -> Region:
@@ -191,7 +191,7 @@ class Facts:
 
     @cached_property
     def _only_added_to(self) -> frozenset[int]:
-        if any(isinstance(stmt, Custom) for stmt in walk(self.function.body)):  # a rule may do anything
+        if any(of_kind(self.function.body, Custom)):  # a rule may do anything
             return frozenset()
         looked_at = arrays_looked_at(self.flat)
         return frozenset(i for i in self.arrays if self.flat.params[i] not in looked_at)

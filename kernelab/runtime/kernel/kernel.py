@@ -14,7 +14,7 @@ from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinitio
 from kernelab.frontend.meaning.name_lookup import Constant
 from kernelab.hooks import Displayed
 from kernelab.host.traced import origins
-from kernelab.lang.ir import Custom, Function, walk
+from kernelab.lang.ir import Custom, Function, of_kind
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
@@ -359,7 +359,7 @@ class Kernel(KernelHints, Displayed):
                 message += " by kl.config.enable_backward"
                 hint = "set kl.config.enable_backward = True"
             raise KernelTypeError.of(message, "backward", hint, self.span)
-        if any(isinstance(stmt, Custom) for stmt in walk(self.laid_out.body)):
+        if any(of_kind(self.laid_out.body, Custom)):
             hooks.check_rules(self.laid_out)
 
     def vjp(self, active: Iterable[str]) -> Vjp:

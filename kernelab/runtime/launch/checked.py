@@ -15,7 +15,7 @@ import numpy as np
 from kernelab.backend.common.backends import thread_text
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelIndexError, KernelValueError, NotFiniteError, Related, Span
-from kernelab.lang.ir import Atomic, Const, Load, Native, Store, walk
+from kernelab.lang.ir import ArrayAccess, Const, Native, walk
 from kernelab.lang.types import int32
 from kernelab.passes.common.race_marks import UNMARKED, unseen
 from kernelab.runtime.array.array import array
@@ -234,7 +234,7 @@ def _by_thread(program: Program) -> Positions:
         for stmt in walk(body):
             if isinstance(stmt, Native) and stmt.arrays:
                 return ()
-            if not isinstance(stmt, Load | Store | Atomic) or stmt.array not in program.flat.params:
+            if not isinstance(stmt, ArrayAccess) or stmt.array not in program.flat.params:
                 continue
             if stmt.indices == threads:
                 taken.add(stmt.array)
