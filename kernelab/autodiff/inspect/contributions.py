@@ -38,6 +38,7 @@ from kernelab.runtime.host.create import clone, ones_like
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Pullback
+from kernelab.runtime.launch.footprint import part
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.ops.function_calls import as_launch, leaves_among
 
@@ -113,7 +114,7 @@ def contributions(
         raise _refused("gradients of halves are added up over launches in float32", "use arrays of float32")
     seeds, records = tape.cotangents(loss, grads), tuple(tape)
     result, memory = _Sweep(records, primal, position).run(seeds), primal.allocation
-    offset = primal.offset + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
+    offset = _element(primal, position).offset
     if result.parts:
         dead, size = np.argwhere(result.total == 0), result.total.itemsize
         zeros = tuple(
@@ -264,10 +265,8 @@ class _Sweep:
         self.adjoints = Adjoints()
         self.bar = self.adjoints.of(primal)
         self.parts: list[Contribution] = []
-        start = self.bar.ptr + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
+        self.element, start = _element(primal, position), _element(self.bar, position).ptr
         self.bytes = range(start, start + self.now().nbytes)
-        offset, ones = start - self.bar.ptr + primal.offset, (1,) * primal.ndim
-        self.element = array.over(primal.allocation, offset, ones, primal.strides, primal.dtype)
 
     def now(self) -> Values:
         """The current value of the element's adjoint."""
@@ -348,6 +347,10 @@ class _Sweep:
             own = added.setdefault((change.thread, line), np.zeros_like(before))
             own.reshape(-1)[slot] += np.ravel(change.value) if change.component is None else change.value
         return added
+
+
+def _element(elements: array, position: tuple[int, ...]) -> array:
+    return part(elements, tuple((k, 1, 1) for k in position))
 
 
 def _position(primal: array, index: int | Sequence[int]) -> tuple[int, ...]:

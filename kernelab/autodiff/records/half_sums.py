@@ -15,6 +15,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import INDICES
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
+from kernelab.runtime.launch.footprint import lane_of
 
 TEXT = """
 def take_share({arrays}):
@@ -54,19 +55,9 @@ def in_float32(level: Level, arguments: list[Any], places: Sequence[int]) -> Ite
 def _run(name: str, level: Level, bar: array, total: array) -> None:
     if bar.ndim > len(INDICES):
         for k in range(bar.shape[-1]):
-            _run(name, level, _slice(bar, k), _slice(total, k))
+            _run(name, level, lane_of(bar, k, -1), lane_of(total, k, -1))
         return
     level.run(_kernels(scalar_of(bar.dtype), bar.ndim)[name].program, bar.shape, [bar, total])
-
-
-def _slice(numbers: array, k: int) -> array:
-    """The numbers at place `k` of the last axis."""
-    offset, shape, strides = (
-        numbers.offset + k * numbers.strides[-1],
-        numbers.shape[:-1],
-        numbers.strides[:-1],
-    )
-    return array.over(numbers.allocation, offset, shape, strides, numbers.dtype)
 
 
 @cache

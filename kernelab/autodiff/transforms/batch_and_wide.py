@@ -29,7 +29,7 @@ from kernelab.runtime.context.recorder import RECORDER, called, caller, refusal
 from kernelab.runtime.kernel.facts import Positions
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.call import Call, will_write
-from kernelab.runtime.launch.footprint import changed_part
+from kernelab.runtime.launch.footprint import changed_part, lane_of
 from kernelab.runtime.memory.memory import Allocation, allocate, announce, youngest
 
 
@@ -359,12 +359,6 @@ def _with_lane(error: KernelError, program: Program, grid: Extents, wide: Collec
     told = failure.told(thread, wide)
     told.failed = lane  # a launch has failed, and no level around names the thread again
     return told
-
-
-def lane_of(view: array, lane: int) -> array:
-    """One lane of an array that has an axis for them in front."""
-    offset = view.offset + lane * view.strides[0]
-    return array.over(view.allocation, offset, view.shape[1:], view.strides[1:], view.dtype)
 
 
 # ---------------------------------------------------------------------------------------------------- float64

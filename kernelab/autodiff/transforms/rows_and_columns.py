@@ -7,7 +7,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh, scalars
 from kernelab.autodiff.transforms.base_level import current
-from kernelab.autodiff.transforms.batch_and_wide import Batch, lane_of
+from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.transforms import Function, Recorded, push
 from kernelab.autodiff.transforms.trees import (
     is_struct,
@@ -27,6 +27,7 @@ from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import refusal
+from kernelab.runtime.launch.footprint import lane_of
 
 CHUNK_BYTES = 1 << 28
 """How much memory the lanes of one chunk may take, unless `chunk_size` is given."""

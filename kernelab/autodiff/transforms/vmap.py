@@ -19,6 +19,7 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_integer
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.launch.footprint import part
 
 
 def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[int | None], int]:
@@ -111,6 +112,6 @@ def _with_first_at(elements: array, axis: int) -> array:
 
 
 def _slice(elements: array, axis: int, chunk: range) -> array:
-    shape = (*elements.shape[:axis], len(chunk), *elements.shape[axis + 1 :])
-    offset = elements.offset + chunk.start * elements.strides[axis]
-    return array.over(elements.allocation, offset, shape, elements.strides, elements.dtype)
+    box = [(0, extent, 1) for extent in elements.shape]
+    box[axis] = chunk.start, len(chunk), 1
+    return part(elements, tuple(box))

@@ -109,6 +109,14 @@ def part(elements: array, box: Box) -> array:
     return array.over(elements.allocation, offset, shape, strides, elements.dtype)
 
 
+def lane_of(elements: array, lane: int, axis: int = 0) -> array:
+    """One lane of an array that has an axis for them, the first unless another is named."""
+    offset = elements.offset + lane * elements.strides[axis]
+    shape, strides = [*elements.shape], [*elements.strides]
+    del shape[axis], strides[axis]
+    return array.over(elements.allocation, offset, tuple(shape), tuple(strides), elements.dtype)
+
+
 def box_and_whole(
     region: Region, extents: tuple[int, ...], arguments: Sequence[Any]
 ) -> tuple[Box | None, bool]:
