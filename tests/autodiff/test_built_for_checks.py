@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.transforms import interpretation
+from kernelab.autodiff.transforms import base_level
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.common.tiered import AHEAD
 from kernelab.backend.cpu.cpu_backend import CpuBackend
@@ -94,7 +94,7 @@ def test_a_pattern_of_a_small_jacobian_is_found_without_a_build(built: list[str]
 def test_a_loop_of_unknown_length_and_many_threads_are_built_for(
     built: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interpretation, "PATIENCE", 300)
+    monkeypatch.setattr(base_level, "PATIENCE", 300)
     kernels = kl.compile(TEXT)
     x, y = pair()
     assert kl.autograd.taylor_test(kernels["repeated"], 3, [x, 4], [y], show_summary=False)
@@ -108,7 +108,7 @@ def test_a_loop_of_unknown_length_and_many_threads_are_built_for(
 def test_what_has_been_interpreted_for_as_long_as_a_build_takes_is_built(
     built: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interpretation, "PATIENCE", 300)
+    monkeypatch.setattr(base_level, "PATIENCE", 300)
     kernel = kl.compile(TEXT)["waves"]
     x, y = pair()
     runs = 0

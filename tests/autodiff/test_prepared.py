@@ -10,7 +10,7 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.jacobians.prepared import is_plain, prepared
 from kernelab.autodiff.jacobians.subject import Subject, of_kernel
-from kernelab.autodiff.transforms import interpretation
+from kernelab.autodiff.transforms import base_level
 from kernelab.backend.common.compiler import Compiler
 from kernelab.codegen.cpp.entry import Unit
 from kernelab.errors import KernelIndexError
@@ -187,7 +187,7 @@ def test_tangents_are_built_while_the_pattern_is_looked_for(
             assert begun.wait(60), "the tangents waited for the pattern"
 
     monkeypatch.setattr(Compiler, "compile", compiled)
-    monkeypatch.setattr(interpretation, "PATIENCE", 0)  # as for many threads, the pattern takes a build
+    monkeypatch.setattr(base_level, "PATIENCE", 0)  # as for many threads, the pattern takes a build
     x, y = kl.ones(n, requires_grad=True), kl.zeros(n)
     (matrix,) = kl.autograd.jacobian(kernel, n, [x], [y], sparse=True).values()
     assert looked_for and matrix.nnz == n and (matrix.tocsr().data == 2.0).all()

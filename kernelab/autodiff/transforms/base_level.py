@@ -1,5 +1,9 @@
-"""The base level, which runs programs as they are, and the level that the caller stands in."""
+"""The base level, which runs programs as they are, and the level that the caller stands in.
 
+Programs of a check are interpreted until they have run as many statements as a build would pay for.
+"""
+
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,10 +12,12 @@ from kernelab import hooks
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed, plain_copy
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.transforms.host_calls import HostCall
-from kernelab.autodiff.transforms.interpretation import Interpretation
 from kernelab.autodiff.transforms.levels import Level
+from kernelab.backend.cpu import interpreter
 from kernelab.errors import TapeError
+from kernelab.lang.ir import Block, Const, For, If, Native, While
 from kernelab.lang.types import is_differentiable
+from kernelab.passes.access.independence import independent
 from kernelab.runtime.array.origins import note_called
 from kernelab.runtime.array.transfers import device_add, device_copy
 from kernelab.runtime.context.recorder import (
@@ -27,6 +33,46 @@ from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.launch.call import will_write
 from kernelab.runtime.launch.footprint import grid_of
 from kernelab.runtime.memory.spaces import OPEN, space_of
+
+PATIENCE = 3000
+"""How many statements are interpreted of a program: that takes as long as a build."""
+
+AT_ONCE = 2000
+"""The number of threads together for which a statement takes twice as long as for one."""
+
+
+class Interpretation:
+    """A program as the interpreter runs it, and how many statements it has run of it."""
+
+    def __init__(self, program: Program) -> None:
+        self._entry = interpreter.entry(program.flat, lanes=True)
+        self._steps = _steps(program.flat.body)
+        self._runs_at_once = independent(program.flat)
+        self._interpreted = 0.0
+
+    def begin(self, threads: int, shares: bool) -> interpreter.InterpretedEntry | None:
+        """The entry that interprets a launch of so many threads; None where it is time to build.
+
+        Where arguments share memory that it changes, threads run one by one.
+        """
+        runs_at_once = self._runs_at_once and not shares
+        self._interpreted += self._steps * (1 + threads / AT_ONCE if runs_at_once else threads)
+        return self._entry if self._interpreted < PATIENCE else None
+
+
+def _steps(block: Block) -> float:
+    """The number of statements that a thread runs at most; infinite where only the run can tell."""
+    count = 0.0
+    for stmt in block.stmts:
+        count += 1
+        match stmt:
+            case If():
+                count += _steps(stmt.then) + _steps(stmt.orelse)
+            case For(count=Const(value)):
+                count += float(value) * _steps(stmt.body)
+            case For() | While() | Native():
+                return math.inf
+    return count
 
 
 def current() -> Level:
@@ -61,7 +107,8 @@ class Base(Level):
         args = b"".join([shape.packed, *(packed(a, shape.threads, space) for a in arguments)])
         entry = None
         if program.is_check and not OPEN:
-            entry = Interpretation.of(program).begin(shape.threads, bool(program.sharing(arguments)))
+            interpretation = program.once("interpretation", lambda: Interpretation(program))
+            entry = interpretation.begin(shape.threads, bool(program.sharing(arguments)))
         if entry is not None:
             entry(args)
         else:
