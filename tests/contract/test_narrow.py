@@ -8,7 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import TapeError
-from kernelab.runtime.kernel.rounded_sums import GROWS_TO
+from kernelab.runtime.kernel.program import GROWS_TO
 
 TEXT = """
 def scale_{name}(x: array[{name}], w: array[{name}], y: array[{name}]):

@@ -14,10 +14,12 @@ from kernelab.backend.common.backends import Args, Entry, grid_in
 from kernelab.backend.common.tiered import AHEAD, BETTER, Pending
 from kernelab.backend.cpu.split import MOST_THREADS
 from kernelab.codegen.cpp.wide_accumulators import rounded_often, totals, wide
+from kernelab.codegen.vectors.variation import met_in_place
 from kernelab.data_classes.turns import cached_property
+from kernelab.errors import Diagnostic
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Storage
-from kernelab.lang.types import HALVES, scalar_of
+from kernelab.lang.types import HALVES, Array, bfloat16, float16, float32, scalar_of
 from kernelab.passes.access.independence import adds_once
 from kernelab.passes.ad.derivative_rules import refuse_shared_arguments
 from kernelab.passes.ad.jvp import jvp
@@ -30,10 +32,12 @@ from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.kernel import dispatch
 from kernelab.runtime.kernel.dispatch import Placed, Tracing, run_within_budget
 from kernelab.runtime.kernel.facts import Facts, Groups, Positions
-from kernelab.runtime.kernel.rounded_sums import most_additions, rounded_sum
 from kernelab.runtime.memory.spaces import Space
 
 Made = TypeVar("Made")
+
+GROWS_TO = {bfloat16: 1 << 8, float16: 1 << 11, float32: 1 << 24}
+"""The sum of ones at which another one is lost."""
 
 
 class Program(Facts):
@@ -298,13 +302,16 @@ class Pullback:
     def warn_of_rounded_sums(self, threads: int) -> None:
         """Warn, once, where so many threads add to one element that its gradient stops growing."""
         self.exact_additions = MOST_THREADS
-        if warning := rounded_sum(scalarise(self.wide_adjoint.flat), threads):
+        if warning := _rounded_sum(scalarise(self.wide_adjoint.flat), threads):
             warning.warn()
 
     @cached_property
     def exact_additions(self) -> int:
         """The threads that may add to one element of a gradient without loss."""
-        return most_additions(self.wide_adjoint.function.params[self._count :])
+        added_to = self.wide_adjoint.function.params[self._count :]
+        scalars = (scalar_of(elem_of(one)) for one in added_to if isinstance(one.type, Array))
+        most = (GROWS_TO.get(scalar, MOST_THREADS) for scalar in scalars)
+        return min(most, default=MOST_THREADS)
 
     @cached_property
     def wide_bars(self) -> Positions:
@@ -372,3 +379,19 @@ class Pullback:
     def again(self) -> Program | None:
         """The primal, reading residuals; None where these do not hold all that it would need."""
         return None if self._derived.again is None else Program(self._derived.again)
+
+
+def _rounded_sum(adjoint: Function, threads: int) -> Diagnostic | None:
+    """The warning where too many threads add to one element of a gradient; None where none do."""
+    for stmt in met_in_place(adjoint):
+        scalar = scalar_of(elem_of(stmt.array))
+        if stmt.array in adjoint.params and threads > GROWS_TO.get(scalar, MOST_THREADS):
+            name = stmt.array.hint.removesuffix("_bar")
+            message = (
+                f"in {scalar} the gradient of `{name}` stops growing after some {GROWS_TO[scalar]:,} "
+                f"additions: {threads:,} threads read one element of it, and `{name}` is written, too"
+            )
+            wider = "float64" if scalar == float32 else "float32"
+            hint = f"use {wider}, or write to another array than `{name}`"
+            return Diagnostic(message, stmt.span, "sums", "warning", hint=hint)
+    return None
