@@ -207,28 +207,18 @@ def _turned(
     before: Sequence[Record], record: Record, primal: array, word: str, adjoints: Adjoints
 ) -> Diagnostic:
     """The diagnostic for a record whose adjoint, run on these adjoints, makes one that is not finite."""
-    culprit = None
+    culprit, turns = None, f"the gradient of {called(primal)} turns {word}"
     if isinstance(record, LaunchRecord) and isinstance(record.pullback, Pullback):
         culprit = record.trace(adjoints)
     if culprit is None:
-        return Diagnostic(
-            f"the gradient of {called(primal)} turns {word} in the adjoint of {record.title}",
-            record.place.span,
-            "not-finite",
-        )
+        return Diagnostic(f"{turns} in the adjoint of {record.title}", record.place.span, "not-finite")
     assert isinstance(record, LaunchRecord)
-    return _adjoint_culprit(before, record, primal, word, culprit)
-
-
-def _adjoint_culprit(
-    before: Sequence[Record], record: LaunchRecord, primal: array, word: str, culprit: Culprit
-) -> Diagnostic:
     if culprit.value or culprit.array in record.named:
         return _told(before, record, culprit)
     thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
     return Diagnostic(
-        f"the gradient of {called(primal)} turns {word}: it begins at this line, where the adjoint of "
-        f"{record.title} computes {culprit.word} in thread {thread}",
+        f"{turns}: it begins at this line, where the adjoint of {record.title} computes {culprit.word} "
+        f"in thread {thread}",
         culprit.span,
         "not-finite",
         hint="its slope is infinite there: keep the argument away from the edge of its domain, or guard "
