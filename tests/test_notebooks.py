@@ -11,7 +11,6 @@ from kernelab.backend.cuda.nvrtc import compile_to_ptx
 from kernelab.codegen.cpp.cuda_target import Cuda
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.passes.common.scalarise import scalarise
-from kernelab.views.kernel.kernel_facts import differentiable
 from tests.support.course import client_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,7 +64,7 @@ def test_every_kernel_of_a_notebook_compiles_for_cuda(path: Path) -> None:
 
 def entries(kernel: kl.Kernel) -> int:
     """How many of a kernel's programs compile: all, or NVRTC's log is raised."""
-    active = differentiable(kernel)
+    active = kernel.differentiable
     programs = [kernel.primal, kernel.vjp(active).adjoint, kernel.jvp(active)]
     text = compile_to_ptx(emit([scalarise(program) for program in programs], Cuda()).text)
     return text.count(".visible .entry")

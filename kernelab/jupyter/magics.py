@@ -43,7 +43,7 @@ from kernelab.runtime.memory.device import get_device
 from kernelab.runtime.ops.function_calls import stated_kernel
 from kernelab.settings import settings
 from kernelab.views.kernel.code_view import DEFAULT, PANES
-from kernelab.views.kernel.kernel_facts import differentiable, function_view, refusal, view
+from kernelab.views.kernel.kernel_facts import function_view, refusal, view
 from kernelab.views.pages.display import View, warning_lines
 from kernelab.warp.names import OPTIONS as IDLE
 from kernelab.warp.names import UNUSED
@@ -112,7 +112,7 @@ def _number(shell: InteractiveShell, raw: str) -> int:
 
 def derived(kernel: Kernel) -> Iterator[Program]:
     """The programs that a recorded launch and its adjoint need beside the primal, derived when asked for."""
-    active = differentiable(kernel)
+    active = kernel.differentiable
     if active and not refusal(kernel):
         pullback = kernel.program.pullback(kernel.positions(active))
         if pullback.residuals:

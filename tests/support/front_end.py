@@ -16,7 +16,7 @@ from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import compile_source
-from kernelab.views.kernel.kernel_facts import differentiable, view
+from kernelab.views.kernel.kernel_facts import view
 from kernelab.views.pages import markup, page
 from kernelab.views.pages.display import error_lines
 
@@ -63,7 +63,7 @@ def _derived(kernel: Kernel) -> int:
 
 
 def _programs(kernel: Kernel) -> Iterator[Function]:
-    active = differentiable(kernel)
+    active = kernel.differentiable
     derive: list[Callable[[], list[Function]]] = [lambda: [kernel.primal]]
     if active:
         derive += [

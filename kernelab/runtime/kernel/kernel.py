@@ -378,7 +378,7 @@ class Kernel(KernelHints, Displayed):
         from kernelab.codegen.listing.listing import Derivation, listing  # which no launch needs
         from kernelab.passes.ad.textbook import textbook_adjoint, textbook_tangent
 
-        names_of_floats = self._differentiable
+        names_of_floats = self.differentiable
         chosen = [active] if isinstance(active, str) else names_of_floats if active is None else [*active]
         known = {part for name in names_of_floats for part in (name, name.partition(".")[0])}
         for name in chosen:
@@ -399,7 +399,8 @@ class Kernel(KernelHints, Displayed):
         return Derivation(listing(adjoint.function, adjoint.reverse), tangent, running)
 
     @property
-    def _differentiable(self) -> list[str]:
+    def differentiable(self) -> list[str]:
+        """The names of the parameters that can carry derivatives."""
         return [param.hint for param in self.primal.params if is_differentiable(param.type)]
 
     @property
@@ -409,7 +410,7 @@ class Kernel(KernelHints, Displayed):
 
     def loops(self, active: Iterable[str] | None = None) -> tuple[LoopStorage, ...]:
         """The values that the adjoint with respect to the named parameters, or by all, saves of each loop."""
-        return loop_storage(self.primal, self.vjp(self._differentiable if active is None else active).adjoint)
+        return loop_storage(self.primal, self.vjp(self.differentiable if active is None else active).adjoint)
 
     def positions(self, names: Iterable[str]) -> Positions:
         """The positions of the named parameters, and of the floats in the named structs."""

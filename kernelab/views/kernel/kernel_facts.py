@@ -19,7 +19,6 @@ from kernelab.codegen.cpp.targets import Cpu
 from kernelab.codegen.listing.listing import Derivation, listing
 from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Function, walk
-from kernelab.lang.types import is_differentiable
 from kernelab.passes.ad.primal_replay import loop_storage
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.scalarise import scalarise
@@ -156,7 +155,7 @@ def derivation_view(derivation: Derivation) -> Node:
 
 def parts_of(kernel: Kernel) -> Parts:
     """The facts of a kernel that views show, each computed on demand."""
-    active = differentiable(kernel)
+    active = kernel.differentiable
     refused = refusal(kernel)
     program = None if refused else kernel.vjp(active)
     primal = kernel.primal if program is None else program.primal
@@ -177,14 +176,9 @@ def parts_of(kernel: Kernel) -> Parts:
     )
 
 
-def differentiable(kernel: Kernel) -> list[str]:
-    """The names of the parameters that can carry derivatives."""
-    return [param.hint for param in kernel.primal.params if is_differentiable(param.type)]
-
-
 def refusal(kernel: Kernel) -> str:
     """The reason why a kernel has no adjoint; empty if it has one."""
-    active = differentiable(kernel)
+    active = kernel.differentiable
     if not active:
         return "no parameter is a float or an array of floats"
     try:
