@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.checks.lost_digits import number
+from kernelab.autodiff.checks.screening import Fault
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.adjoint_buffers import plain_copy, scalars
 from kernelab.autodiff.rule_checks import host_rule_check
@@ -27,7 +28,7 @@ from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame, Numpy
 from kernelab.data_classes import dataclass
-from kernelab.errors import KernelError, Span
+from kernelab.errors import KernelError
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Custom, CustomRules, Function, Let, Native, Stmt, of_kind
 from kernelab.lang.ops import SHAPE
@@ -58,16 +59,7 @@ NOISE = 1e-12
 """What rounding moves, relative to the values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
-    """The cause of a wrong derivative; `kind` is that of the verdict, as gradcheck lists them."""
-
-    kind: str
-    explanation: str
-    span: Span
-
-
-def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Blame | None:
+def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Fault | None:
     """Find the cause of wrong derivatives by number `column` of input `i`; None if unknown."""
     try:
         hosts: list[Hosted] = []
@@ -82,7 +74,7 @@ def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Bl
         return None
 
 
-def blame_infinite(subject: Subject, i: int, column: int) -> Blame | None:
+def blame_infinite(subject: Subject, i: int, column: int) -> Fault | None:
     """Find the statement without a finite derivative among those that number `column` of input `i` moves."""
     try:
         here, ahead = (_traced(subject, i, column, step) for step in (0.0, NEARBY))
@@ -183,7 +175,7 @@ def _traced(
 # ------------------------------------------------------------------------------------------ verdicts
 
 
-def _wrong_rule(events: Sequence[Event]) -> Blame | None:
+def _wrong_rule(events: Sequence[Event]) -> Fault | None:
     """The first rule that is wrong at the values that it was given; of a function of arrays, at samples."""
     calls: dict[CustomRules, list[tuple[Numpy, ...]]] = {}
     for event in events:
@@ -193,21 +185,21 @@ def _wrong_rule(events: Sequence[Event]) -> Blame | None:
         points = [np.concatenate(values)[:MOST_POINTS] for values in zip(*operands, strict=True)]
         mistake = mistake_at(rules, points)
         if mistake is not None and mistake.span is not None:
-            return Blame("custom", mistake.message, mistake.span)
+            return Fault("custom", mistake.message, mistake.span)
     return None
 
 
-def _wrong_host_rule(calls: Sequence[Hosted]) -> Blame | None:
+def _wrong_host_rule(calls: Sequence[Hosted]) -> Fault | None:
     """The first derivative of a Python function that is not that at the arguments of a call."""
     for call, arrays in calls:
         place = host_rule_check.place_of(call.back)
         explanation = None if place is None else host_rule_check.mistake(call, arrays)
         if place is not None and explanation is not None:
-            return Blame("custom", explanation, place.span)
+            return Fault("custom", explanation, place.span)
     return None
 
 
-def _wrong_record(events: Sequence[Event]) -> Blame | None:
+def _wrong_record(events: Sequence[Event]) -> Fault | None:
     """The first operation the rule in whose record is not its derivative at the values that it was given."""
     by_operation: dict[Operation, list[Event]] = {}
     for event in events:
@@ -220,7 +212,7 @@ def _wrong_record(events: Sequence[Event]) -> Blame | None:
     return None
 
 
-def _mistaken(operation: Operation, events: Sequence[Event]) -> Blame | None:
+def _mistaken(operation: Operation, events: Sequence[Event]) -> Fault | None:
     points, owners, threads = _points(events)
     wrong = wrong_adjoint(operation, points)
     if wrong is None:
@@ -230,11 +222,11 @@ def _mistaken(operation: Operation, events: Sequence[Event]) -> Blame | None:
     name, operands = _called(event.stmt), [number(values[wrong.point]) for values in points]
     if "surrogate" in operation.op.tags:
         message = f"{name} has the derivative 0, whatever it is given: that is what it is for"
-        return Blame("surrogate", message, event.stmt.span)
+        return Fault("surrogate", message, event.stmt.span)
     if wrong.jumps:
-        return Blame("kink", _bent(name, operands, int(threads[wrong.point])), event.stmt.span)
+        return Fault("kink", _bent(name, operands, int(threads[wrong.point])), event.stmt.span)
     message = f"the adjoint of {name} is {wrong.claimed:.6g} where its differences are {wrong.slope:.6g}, at "
-    return Blame("builtin", message + ", ".join(operands), event.stmt.span)
+    return Fault("builtin", message + ", ".join(operands), event.stmt.span)
 
 
 def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy, Numpy]:
@@ -246,7 +238,7 @@ def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy, Numpy]:
     return [values[sampled] for values in points], owners[sampled], threads[sampled]
 
 
-def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
+def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Fault | None:
     """The first statement without a finite result, or derivative, whose operands are finite and move."""
     for at, after in zip(here, ahead, strict=False):
         if after.stmt is not at.stmt or len(after.threads) != len(at.threads):
@@ -257,7 +249,7 @@ def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
     return None
 
 
-def _without_slope(at: Event, after: Event) -> Blame | None:
+def _without_slope(at: Event, after: Event) -> Fault | None:
     if not isinstance(at.stmt, Let) or at.result is None:
         return None
     operation = Operation.of(at.stmt)
@@ -281,7 +273,7 @@ def _without_slope(at: Event, after: Event) -> Blame | None:
     if not has_value[first]:
         kind = "infinite" if np.isinf(results[first]).any() else "not a number"
         message = f"{name} of {operands}, in thread {thread}, is {kind}"
-    return Blame("not finite", message, at.stmt.span)
+    return Fault("not finite", message, at.stmt.span)
 
 
 def _in_any(flags: Sequence[Numpy]) -> Numpy:
@@ -290,7 +282,7 @@ def _in_any(flags: Sequence[Numpy]) -> Numpy:
     return flagged
 
 
-def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]) -> Blame | None:
+def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]) -> Fault | None:
     """The first statement at which the runs diverge, or that bends by itself."""
     for at, after, before in zip(here, ahead, behind, strict=False):
         if after.stmt is not at.stmt or before.stmt is not at.stmt:
@@ -302,7 +294,7 @@ def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]
         assert isinstance(at.stmt, Let)
         bent = _bent_sharply(before, at, after)
         if bent.any():
-            return Blame("kink", _kink_text(at, bent), at.stmt.span)
+            return Fault("kink", _kink_text(at, bent), at.stmt.span)
     return None
 
 

@@ -103,11 +103,7 @@ def _with_rules(
     pairs = []
     for pair in report.pairs:
         fault = by_labels.get((pair.input, pair.output))
-        if fault is not None:
-            pair = replace(
-                pair, passed=False, verdict=fault.verdict, explanation=fault.explanation, span=fault.span
-            )
-        pairs.append(pair)
+        pairs.append(pair if fault is None else pair.failing(fault))
     zeros = dead_ends_of(exact.level, report.without_gradient if subject.kernel is not None else ())
     return replace(report, pairs=tuple(pairs), zeros=tuple(zeros))
 
@@ -289,9 +285,7 @@ def _imprecise(subject: Subject, pair: Pair, result: PairResult, tolerance: Tole
     if not np.isfinite(pair.exact[failing]).all() or (tolerance.excess(exact)[failing] > 1.0).any():
         return None
     loss = parted(subject, pair, worst)
-    if loss is None:
-        return None
-    return replace(result, verdict="precision", explanation=loss[0], span=loss[1])
+    return None if loss is None else result.failing(loss)
 
 
 def _explained(subject: Subject, pair: Pair, result: PairResult, tolerance: Tolerance) -> PairResult:
@@ -304,11 +298,10 @@ def _explained(subject: Subject, pair: Pair, result: PairResult, tolerance: Tole
         cause = next((each for each in tried if each is not None), None)
     else:
         cause = blame(subject, i, next(iter(columns)), tolerance.eps)
-    if cause is None or (result.verdict == "chaos" and cause.kind == "kink"):
+    if cause is None or (result.verdict == "chaos" and cause.verdict == "kink"):
         return result
-    is_known = result.verdict == "adjoint" and cause.kind != "builtin"
-    verdict = result.verdict if is_known else cause.kind
-    return replace(result, verdict=verdict, explanation=cause.explanation, span=cause.span)
+    is_known = result.verdict == "adjoint" and cause.verdict != "builtin"
+    return result.failing(replace(cause, verdict=result.verdict) if is_known else cause)
 
 
 def _verdict(pair: Pair, tangent: Floats | None, tolerance: Tolerance) -> str:

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.checks.screening import Fault
 from kernelab.autodiff.checks.tolerance import errors, relative
 from kernelab.autodiff.checks.witnesses import Pair
 from kernelab.autodiff.jacobians.differences import UNSTEADY
 from kernelab.autodiff.jacobians.jacobian import Jacobians
-from kernelab.data_classes import dataclass
+from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, GradientError, Related, Span
 from kernelab.guidance.missing_names import ReportHints
 from kernelab.hooks import ShownOnce
@@ -69,6 +70,11 @@ class PairResult:
     explanation: str = ""
     span: Span | None = None
     others: tuple[Entry, ...] = ()
+
+    def failing(self, fault: Fault) -> "PairResult":
+        """The same result, failed by a fault."""
+        verdict, explanation, span = fault.verdict, fault.explanation, fault.span
+        return replace(self, passed=False, verdict=verdict, explanation=explanation, span=span)
 
     @property
     def at_fault(self) -> tuple[Related, ...]:

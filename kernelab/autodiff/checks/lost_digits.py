@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.checks.screening import Fault
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError
 from kernelab.autodiff.checks.witnesses import Pair
 from kernelab.autodiff.jacobians.jacobian import Trace
@@ -343,7 +344,7 @@ def compared(
     return level, [scalars(bars.of(source)).host().reshape(-1) for source in trace.inputs]
 
 
-def parted(subject: Subject, pair: Pair, k: int) -> tuple[str, Span | None] | None:
+def parted(subject: Subject, pair: Pair, k: int) -> Fault | None:
     """Where float64 and a kernel's own precision part on the way to entry `k` of a Jacobian, in words.
 
     None where they do not: the program as it is written gives in its own precision what it gives in float64.
@@ -353,7 +354,7 @@ def parted(subject: Subject, pair: Pair, k: int) -> tuple[str, Span | None] | No
     try:
         level, bars = compared(subject, pair.output, row)
     except KernelError:  # a run that fails in one of the two precisions
-        return "", None
+        return Fault("precision", "", None)
     i = subject.sources.index(pair.input)
     own, claimed, exact = (
         float(each.reshape(-1)[at]) for each, at in ((bars[i], column), (pair.adjoint, k), (pair.exact, k))
@@ -364,9 +365,9 @@ def parted(subject: Subject, pair: Pair, k: int) -> tuple[str, Span | None] | No
     back, forth = level.worst(is_backward=True), level.worst(is_backward=False)
     if back is not None and forth is not None and 2.0 * forth.lost >= back.lost:
         line = f"; the sum of its gradient loses digits, too, at line {back.span.line}"
-        return forth.told + line * (back.span.line != forth.span.line), forth.span
+        return Fault("precision", forth.told + line * (back.span.line != forth.span.line), forth.span)
     loss = back or forth
-    return ("", None) if loss is None else (loss.told, loss.span)
+    return Fault("precision", "", None) if loss is None else Fault("precision", loss.told, loss.span)
 
 
 # ------------------------------------------------------------------------------------------ by line

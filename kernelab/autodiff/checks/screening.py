@@ -175,7 +175,7 @@ def _beyond_rounding(own: Floats, exact: Floats, rounding: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a user's rule that products show, though entries and differences agree."""
+    """Why a derivative is wrong: a verdict, as gradcheck lists them, and the line at fault, if known."""
 
     verdict: str
     explanation: str
