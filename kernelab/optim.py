@@ -20,7 +20,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import KernelAttributeError, KernelTypeError, KernelValueError, a_thing, name_of
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.guidance.missing_names import OPTIMISERS, face
-from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of
+from kernelab.lang.types import Scalar, is_differentiable, scalar_of, wide
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import zeros
@@ -318,18 +318,13 @@ def _flat(values: array) -> array:
 
 def _kept(param: array) -> array:
     """State of a parameter, zeros at first, for each of its numbers."""
-    state: array = zeros(param.size, _precision(scalar_of(param.dtype)), param.device)
+    state: array = zeros(param.size, wide(scalar_of(param.dtype)), param.device)
     return state
-
-
-def _precision(scalar: Scalar) -> Scalar:
-    """The type in which a step computes: a square of a float of 16 bits is easily lost."""
-    return float32 if scalar in HALVES else scalar
 
 
 @lru_cache(maxsize=32)
 def _kernel(name: str, elem: Scalar) -> Kernel:
-    return kernels_of(_TEXT.strip("\n"), "<optim>", {"T": elem, "C": _precision(elem)})[name]
+    return kernels_of(_TEXT.strip("\n"), "<optim>", {"T": elem, "C": wide(elem)})[name]
 
 
 __all__ = ["SGD", "Adam", "Optimizer"]

@@ -245,6 +245,11 @@ def with_scalar(type: Value, scalar: Scalar) -> Value:
             return Mat(scalar, n, m)
 
 
+def wide(type: Value) -> Value:
+    """The type of sums and derivatives of a value: a half stops growing after some hundreds of ones."""
+    return with_scalar(type, float32) if scalar_of(type) in HALVES else type
+
+
 def bytes_of(type: Value) -> int:
     """The size of a value in memory, in bytes."""
     return size_of(type) * scalar_of(type).bits // 8

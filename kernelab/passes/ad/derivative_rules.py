@@ -26,27 +26,11 @@ from kernelab.lang import ir
 from kernelab.lang.build import FALSE, Builder, Expr, is_float, type_of, zero
 from kernelab.lang.native import Snippet
 from kernelab.lang.ops import COPY, Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero, resolve
-from kernelab.lang.types import (
-    HALVES,
-    Array,
-    Scalar,
-    Type,
-    Value,
-    float32,
-    is_differentiable,
-    scalar_of,
-    type_named,
-    with_scalar,
-)
+from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable, scalar_of, type_named, wide
 from kernelab.passes.common.copying import Copier, lay_out
 from kernelab.passes.common.effects import Groups, aliases, block_effects, effects
 
 # ----------------------------------------------------------------------------------------------------- halves
-
-
-def wide(type: Value) -> Value:
-    """The type of the derivatives of a value: a half would stop growing after some hundreds of ones."""
-    return with_scalar(type, float32) if scalar_of(type) in HALVES else type
 
 
 def converted(builder: Builder, atom: ir.Atom, type: Value) -> ir.Atom:

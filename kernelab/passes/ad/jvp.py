@@ -19,7 +19,7 @@ from functools import lru_cache
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, elem_of, is_float, type_of, zero
 from kernelab.lang.ops import Op
-from kernelab.lang.types import Array, Value, is_differentiable
+from kernelab.lang.types import Array, Value, is_differentiable, wide
 from kernelab.passes.ad.activity import refuse_lost_bits, refuse_undefined, unbounded, varied
 from kernelab.passes.ad.derivative_rules import (
     EXTREMA,
@@ -36,7 +36,6 @@ from kernelab.passes.ad.derivative_rules import (
     refused,
     shared,
     transposed,
-    wide,
     widened,
     winning,
 )

@@ -21,10 +21,10 @@ from kernelab.lang import ir
 from kernelab.lang.build import Expr, Place, elem_of, integer, type_of, zero
 from kernelab.lang.ops import COPY, Op, resolve
 from kernelab.lang.show import Names
-from kernelab.lang.types import Array, Value, is_differentiable
+from kernelab.lang.types import Array, Value, is_differentiable, wide
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
-from kernelab.passes.ad.derivative_rules import refuse_shared_arguments, wide
+from kernelab.passes.ad.derivative_rules import refuse_shared_arguments
 from kernelab.passes.ad.jvp import tangent_of
 from kernelab.passes.ad.primal_replay import Env, Mode, ascending, has_loop, value_of
 from kernelab.passes.ad.record import sites

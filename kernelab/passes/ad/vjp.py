@@ -18,7 +18,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, elem_of, integer, is_float, type_of, zero
-from kernelab.lang.types import Array, Value, int32
+from kernelab.lang.types import Array, Value, int32, wide
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked, masked_products
 from kernelab.passes.ad.derivative_rules import (
@@ -37,7 +37,6 @@ from kernelab.passes.ad.derivative_rules import (
     refused,
     shared,
     touches,
-    wide,
     winning,
 )
 from kernelab.passes.ad.primal_replay import Env, Replay, ascending, divisions_checked, value_of

@@ -12,7 +12,6 @@ from kernelab import hooks
 from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
-    HALVES,
     Array,
     Scalar,
     Value,
@@ -23,6 +22,7 @@ from kernelab.lang.types import (
     scalar_of,
     shape_of,
     uint64,
+    wide,
     with_scalar,
 )
 from kernelab.runtime.array.array import array, duplicate, require_array
@@ -132,7 +132,7 @@ def total(values: array, axis: int | None, out: array | None, keepdims: bool, is
     elem = _added_in(values.dtype, out)
     if is_mean:  # the sums of halves and of integers overflow
         is_float = scalar_of(values.dtype).is_float
-        elem = _summed_in(values.dtype) if is_float else with_scalar(values.dtype, float64)
+        elem = wide(values.dtype) if is_float else with_scalar(values.dtype, float64)
     target = _target(None if is_mean else out, shape, elem, values.requires_grad, values.device)
     _accumulate(_SUM, [rows], target, is_new=is_mean or out is None)
     if not is_mean:
@@ -358,15 +358,10 @@ def _compiled(text: str, rows: Array, out: Value | None = None) -> Kernel:
     text = text.strip("\n").format(**words, product=_product(elem))
     name = text.partition("(")[0].removeprefix("def ")
     out = out or elem
-    wide = _summed_in(elem) if scalar_of(out) == scalar_of(elem) else with_scalar(elem, scalar_of(out))
+    total = wide(elem) if scalar_of(out) == scalar_of(elem) else with_scalar(elem, scalar_of(out))
     if is_scan and scalar_of(elem).is_float:  # one sum of all elements, which a float32 does not hold
-        wide = with_scalar(elem, float64)
-    return kernels_of(text, f"<{name}>", {"T": elem, "O": out, "W": wide, "BLOCK": BLOCK})[name]
-
-
-def _summed_in(elem: Value) -> Value:
-    """The type of a sum of elements: float32 for halves, which stop growing after some hundreds of ones."""
-    return with_scalar(elem, float32) if scalar_of(elem) in HALVES else elem
+        total = with_scalar(elem, float64)
+    return kernels_of(text, f"<{name}>", {"T": elem, "O": out, "W": total, "BLOCK": BLOCK})[name]
 
 
 def _added_in(elem: Value, out: array | None) -> Value:
