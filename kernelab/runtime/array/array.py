@@ -33,6 +33,7 @@ from kernelab.runtime.array.layout import (
     shaped,
     share_bytes,
 )
+from kernelab.runtime.array.origins import note_as_integers
 from kernelab.runtime.array.transfers import allocate_on, laid_out, look_at, transfer, unreadable, write
 from kernelab.runtime.context.conversion import (
     HostArray,
@@ -50,7 +51,7 @@ from kernelab.runtime.context.conversion import (
 )
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
-from kernelab.runtime.memory.memory import Allocation, address_of, borrow
+from kernelab.runtime.memory.memory import Allocation, address_of, borrow, youngest
 from kernelab.runtime.memory.streams import pinned_like
 from kernelab.runtime.memory.torch_versions import count_writes
 
@@ -173,9 +174,11 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             message = f"the elements take {needed:,} bytes, and there are {capacity:,} at the address"
             raise KernelValueError.of(message, "capacity", "check shape, strides and dtype")
         address = checked_address(ptr, needed)
+        before = youngest()
         memory = at_address(place.space, address, shape, steps, itemsize(elem), deleter)
         self.place(memory, address - memory.address, shape, steps, elem)
         memory.folded |= self.folds
+        self._note_shared(before)
 
     def _share(self, shared: "array", elem: Any, shape: Any, copy: bool, place: Device | None) -> None:
         fits = shape is None and elem in (None, shared.dtype) and place in (None, shared.device)
@@ -215,12 +218,20 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             self._allocate(shape_tuple(values.shape[:axes]), elem, place=place, cleared=False)
             copy_elements(self.blank(), values)
         else:
+            before = youngest()
             allocation = borrow(values)
             offset = address_of(values) - allocation.address
             self.place(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
             allocation.folded |= self.folds
+            self._note_shared(before)
             count_writes(self, source)
         made_from_host(self, source)
+
+    def _note_shared(self, before: int) -> None:
+        """Note what stands over memory that was there before; a field of structs has others beside it."""
+        memory = self.allocation
+        if memory.serial <= before and self.is_contiguous and (self.size > 1 or memory.nbytes < 16):
+            note_as_integers(self)
 
     def overlaps(self, other: "array") -> bool:
         """Whether the two have bytes in common."""

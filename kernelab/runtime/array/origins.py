@@ -12,9 +12,10 @@ from threading import get_ident
 from typing import Any, NamedTuple
 
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, Related
-from kernelab.runtime.array.layout import Strided
-from kernelab.runtime.context.recorder import Place, caller
+from kernelab.errors import Diagnostic, GradientError, Related
+from kernelab.lang.types import is_differentiable
+from kernelab.runtime.array.layout import Strided, share_bytes
+from kernelab.runtime.context.recorder import Place, Recorder, caller, name_of_memory, refusal
 from kernelab.runtime.memory.memory import Allocation, Note
 
 
@@ -137,3 +138,31 @@ def _computed_from(
 def origin_of(memory: Allocation) -> Origin | None:
     """What computed the memory unrecorded, if anything."""
     return None if memory.origin is None else Origin(*memory.origin[1:])
+
+
+# -------------------------------------------------------------------------- floats written as integers
+
+_AS_INTEGERS: "weakref.WeakKeyDictionary[Allocation, set[tuple[Any, ...]]]" = weakref.WeakKeyDictionary()
+"""Where arrays of integers stand over bytes that may be those of floats."""
+
+
+def note_as_integers(elements: Strided) -> None:
+    """Note an array over bytes of another one, unless it has floats."""
+    if not is_differentiable(elements.dtype):
+        place = elements.offset, elements.shape, elements.strides, elements.dtype
+        _AS_INTEGERS.setdefault(elements.allocation, set()).add(place)
+
+
+def refuse_written_as_integers(recorder: Recorder, targets: Iterable[Strided]) -> None:
+    """Raise GradientError where floats that derivatives follow are written through an array of integers."""
+    for target in targets if _AS_INTEGERS else ():
+        memory = target.allocation
+        places = _AS_INTEGERS.get(memory)
+        if places is None or is_differentiable(target.dtype) or not recorder.differentiates(memory):
+            continue
+        if any(share_bytes(target, target.over(memory, *place)) for place in places):
+            name = name_of_memory(memory)
+            floats = f"`{name}`" if name else "floats"
+            message = f"the bytes of {floats} are written as {target.dtype} here: derivatives do not see that"
+            hint = "write floats, or change a copy that has no gradients: kl.clone(y, requires_grad=False)"
+            raise refusal(GradientError, message, "unseen-write", hint)

@@ -25,7 +25,7 @@ from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelVa
 from kernelab.host.traced import Origins
 from kernelab.lang.types import Array, Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
 from kernelab.runtime.array.layout import Strided, contiguous_strides, other_shape, share_bytes
-from kernelab.runtime.array.origins import note_copied
+from kernelab.runtime.array.origins import note_copied, refuse_written_as_integers
 from kernelab.runtime.context.conversion import HostArray, copy_elements, itemsize, strides_tuple
 from kernelab.runtime.context.recorder import ENTERED, RECORDER, Recorder, note_unrecorded, notify_outside_use
 from kernelab.runtime.memory.device import Device
@@ -104,8 +104,10 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
     if ENTERED:
         notify_outside_use((src,), written=(dest,))
     recorder = RECORDER.get()
-    if recorder is not None and recorder.copies_again and share_bytes(dest, src):
-        src = copy(src)  # who copies once more has to find the elements
+    if recorder is not None:
+        refuse_written_as_integers(recorder, (dest,))
+        if recorder.copies_again and share_bytes(dest, src):
+            src = copy(src)  # who copies once more has to find the elements
     dest.allocation.will_write(dest)
     (low, high), (start, stop) = dest.extent, src.extent
     apart = high <= start or stop <= low
@@ -128,13 +130,15 @@ def write(target: Strided, values: Any, how: str, data: Any) -> None:
         require_writable(target)
     if ENTERED:
         notify_outside_use((), written=(target,))
+    recorder = RECORDER.get()
+    if recorder is not None:
+        refuse_written_as_integers(recorder, (target,))
     if memory.watches.starts or memory.witnesses:
         memory.will_write(target)
     else:
         memory.version += 1
     put(target, values)
     memory.publish()
-    recorder = RECORDER.get()
     if recorder is not None:
         recorder.overwritten(target, how, data)
     else:

@@ -60,6 +60,10 @@ class Recorder:
     def called_host(self, call: Any, arguments: Sequence[Elements], results: Sequence[Elements]) -> None:
         """A Python function with a derivative of its own has run; `call` is a `HostCall`."""
 
+    def differentiates(self, memory: Any) -> bool:
+        """Whether derivatives are taken of what is in some memory."""
+        return bool(memory.requires_grad)
+
     def looked_at(self, elements: Elements) -> Origins:
         """The host gets the values of an array; the origins that these are to carry."""
         return ()
