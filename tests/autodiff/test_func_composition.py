@@ -399,12 +399,24 @@ SEVERAL_RUNS = [
 ]
 
 
+CHANGING: dict[str, Callable[[Any, int], Any]] = {
+    "by a number": lambda x, run: x * float(run),
+    "by an array": lambda x, run: x * kl.array(np.full(x.shape, run), dtype=x.dtype),
+    "by a write": lambda x, run: x * kl.ones_like(x).assign(np.full(x.shape, run)),
+    "to the same values": lambda x, run: x * 0.0 * float(run),
+    "to the same values, by an array": lambda x, run: (
+        x * 0.0 * kl.array(np.full(x.shape, run), dtype=x.dtype)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGING)
 @pytest.mark.parametrize("transform", SEVERAL_RUNS)
-def test_a_function_that_is_another_one_for_other_columns_is_an_error(transform: Any) -> None:
+def test_a_function_that_is_another_one_for_other_columns_is_an_error(transform: Any, change: str) -> None:
     """A minibatch that is drawn in the function would be another one for each block."""
     runs = count(1)
-    with pytest.raises(GradientError, match="ran once more for other columns, and returned something else"):
-        transform(lambda x: x * float(next(runs)))
+    with pytest.raises(GradientError, match="ran once more for other columns, and did something else"):
+        transform(lambda x: CHANGING[change](x, next(runs)))
 
 
 @pytest.mark.parametrize("transform", SEVERAL_RUNS)

@@ -18,6 +18,8 @@ from itertools import chain
 from threading import get_ident
 from typing import Any, TypeVar
 
+import numpy as np
+
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, fresh, plain_copy
 from kernelab.autodiff.records.hazards import Witness
 from kernelab.autodiff.records.moves import PUBLISHED
@@ -86,6 +88,8 @@ class Level(Witness, Recorder):
         # By launches that failed, and not replaced since; nested levels share it.
         self._half_written: dict[Allocation, Diagnostic] = {} if is_outermost else parent._half_written
         self._failure: Diagnostic | None = None
+        # The numbers and arrays of the host that a run computes with, where another run is to have the same.
+        self.host_inputs: list[HostArray] | None = None
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program; raises GradientError where an argument has changed unseen."""
@@ -340,6 +344,7 @@ class Level(Witness, Recorder):
             if call.overwrites_all(i):
                 self._replaced(call.arguments[i])
         self.draw_on(arguments)
+        self._note_host_inputs(call.arguments)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
         try:
             self.run(call.kernel.program.reading(references), call.grid.extents, arguments)
@@ -477,16 +482,30 @@ class Level(Witness, Recorder):
             self._warn_of_host_data(elements, data, "array")
 
     def _warn_of_host_data(self, elements: array, data: Any, how: str) -> None:
+        self._note_host_inputs((), made=(elements,))
         for level in self.outwards():
             values = level._provenance and level._provenance.made_from_host(elements, data, how=how)
             if values and values.host_reads:
                 level._note_untold(elements, values)
+
+    def _note_host_inputs(self, numbers: Iterable[Any], made: Sequence[array] = ()) -> None:
+        for level in self.outwards():
+            if level.host_inputs is not None:
+                level.host_inputs += [np.array(one) for one in numbers if isinstance(one, _NUMBERS)]
+                level.host_inputs += [one.seen().copy() for one in made if one.allocation.nbytes <= _COMPARED]
 
     def _note_untold(self, elements: array, values: HostValues) -> None:
         cut = array_from_host(elements, values, values.host_reads[0], None, in_transform=True)
         told = cut.describe()  # while the variables have their names
         cut = replace(cut, describe=lambda: told, may_be_meant=values.how == LEFT)
         self._untold.setdefault(elements.allocation, cut)
+
+
+_NUMBERS = int | float | np.generic | np.ndarray
+"""Numbers, and the vectors and matrices of the host."""
+
+_COMPARED = 1 << 24
+"""The bytes of an array of the host up to which runs are compared by it."""
 
 
 def _warn_of_arguments(host: Provenance, call: Call) -> None:

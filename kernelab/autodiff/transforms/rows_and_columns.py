@@ -98,14 +98,15 @@ def columns(
             is_last = i == filled[-1] and chunk.stop == count
             level.outside = None if is_last else {}
             level.dependent = {args[j].allocation for j in filled}
+            level.host_inputs = [] if held or not is_last else None
             with level.active():
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
             outputs = leaves(value, func)
             _require_float_outputs(func, outputs)
-            if held or not is_last:
-                values = [level.first(out).seen() for out in outputs]
-                held = held or [each.copy() for each in values]
+            if level.host_inputs is not None:
+                values = [*(level.first(out).seen().copy() for out in outputs), *level.host_inputs]
+                held = held or values
                 _require_alike(func, held, values)
             blocks = blocks or [
                 fresh((number_count(out), count), scalar_of(out.dtype), out) for out in outputs
@@ -133,8 +134,8 @@ def _block(output: array, source: array, matrix: array | None) -> array:
 
 def _require_alike(func: Function, held: Sequence[HostArray], values: Sequence[HostArray]) -> None:
     """Raise GradientError where a function that runs for some columns is not what it was for the others."""
-    if not all(map(_are_alike, held, values)):
-        message = f"{name_of(func)} ran once more for other columns, and returned something else than before"
+    if len(held) != len(values) or not all(map(_are_alike, held, values)):
+        message = f"{name_of(func)} ran once more for other columns, and did something else than before"
         hint = (
             "draw random numbers, and count, outside of it, and pass them as arguments; jacrev runs it once"
         )
@@ -143,8 +144,11 @@ def _require_alike(func: Function, held: Sequence[HostArray], values: Sequence[H
 
 def _are_alike(one: HostArray, other: HostArray) -> bool:
     """Whether values are the same but for rounding: sums may be taken in another order."""
-    is_comparable = one.shape == other.shape and one.dtype == other.dtype
-    return is_comparable and bool(alike(one, other, _ROUNDING[one.dtype.itemsize]).all())
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.dtype.kind != "f":
+        return bool((one == other).all())
+    return bool(alike(one, other, _ROUNDING[one.dtype.itemsize]).all())
 
 
 def _first_lane(level: Batch, value: Any) -> Any:
