@@ -107,3 +107,29 @@ def test_bytes_may_be_written_where_no_derivative_is_taken() -> None:
         y = x * free
     tape.backward(grads={y: kl.ones_like(y)})
     assert x.grad.list() == [0.0, 2.0, 4.0]
+
+
+def cleared(x: kl.array) -> kl.array:
+    y = x * x
+    kernels["clear"][3](y.view(kl.int64))
+    return (y * x).sum()
+
+
+def test_checks_and_forms_in_float64_refuse_it_too() -> None:
+    x = values()
+    x.requires_grad = True
+    for refuses in (
+        lambda: kl.autograd.gradcheck(cleared, inputs=[x]),
+        lambda: kl.autograd.taylor_test(cleared, inputs=[x]),
+        lambda: kl.autograd.jacobian_fd(cleared, inputs=[x]),
+    ):
+        with refused():
+            refuses()
+
+
+def test_forms_in_float64_have_no_bits_of_float32() -> None:
+    def hashed(x: kl.array) -> kl.array:
+        return (x * (x.view(kl.int32) % 7 + 0.0 * x)).sum()
+
+    with pytest.raises(kl.GradientError, match="is computed in float64: its values cannot be read here"):
+        kl.func.as_numpy(hashed)(np.array([1.0, 2.0], np.float32))

@@ -396,7 +396,16 @@ class Wide(Level):
         return exact.allocation
 
     def stand_in(self, elements: array) -> array:
-        return self.wide(elements) if is_differentiable(elements.dtype) else elements
+        if is_differentiable(elements.dtype):
+            return self.wide(elements)
+        if elements.allocation in self._behind:  # integers over the bytes of floats
+            reason = self.unreadable(elements)
+            if reason is not None:
+                raise GradientError(reason)
+        return elements
+
+    def differentiates(self, memory: Allocation) -> bool:
+        return memory in self._memories or super().differentiates(memory)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         # Floats are those of this level.  Integers beside them are not, but both change at once.
