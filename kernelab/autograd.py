@@ -13,7 +13,14 @@ from kernelab.autodiff.checks.gradcheck_report import GradcheckReport
 from kernelab.autodiff.checks.tape_report import Choice, TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
 from kernelab.autodiff.checks.tolerance import Tolerance, require_step
-from kernelab.autodiff.jacobians.differences import STEADY, STEP, UNSTEADY, differences, told_apart
+from kernelab.autodiff.jacobians.differences import (
+    STEADY,
+    STEP,
+    UNSTEADY,
+    differences,
+    told_apart,
+    unsteady_outputs,
+)
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection, explain_zeros
 from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.jacobians.sparse import sparse_jacobians
@@ -132,6 +139,10 @@ def jacobian(
     with outside_transforms("jacobian"), configured(config_of(block_dim, max_blocks)):
         if sparse and max_outputs_per_var <= 0:
             jacobians = sparse_jacobians(subject, selection, always=sparse != "auto")
+            if len(jacobians) > 1 and unsteady_outputs(subject):
+                warn_at(
+                    f"{UNSTEADY.format(subject.name)}: these are Jacobians of several runs", "state", STEADY
+                )
         else:
             jacobians = by_adjoint(subject, selection)
         explain_zeros(subject, jacobians)

@@ -70,6 +70,13 @@ def test_differences_of_what_changes_from_run_to_run_warn_at_the_line(name: str)
     assert "kl.autograd.jacobian_fd(UNSTEADY[name]()" in str(caught[0].message)
 
 
+@pytest.mark.parametrize("name", UNSTEADY)
+def test_so_do_sparse_jacobians_that_take_several_runs(name: str) -> None:
+    function = UNSTEADY[name]()
+    with pytest.warns(kl.KernelWarning, match=f"{TOLD}: these are Jacobians of several runs"):
+        kl.autograd.jacobian(lambda x: (function(x), 2.0 * function(x)), inputs=[one()], sparse=True)
+
+
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("name", UNSTEADY)
 def test_a_check_of_it_fails(name: str, fast: bool) -> None:

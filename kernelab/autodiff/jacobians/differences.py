@@ -210,24 +210,14 @@ def told_apart(subject: Subject) -> tuple[set[tuple[str, str]], frozenset[str]]:
 
     These differ from run to run; where there is one, it is not known which follow the host.
     """
-    if subject.kernel is not None:
-        return set(), frozenset()
+    unsteady = unsteady_outputs(subject)
+    if subject.kernel is not None or unsteady:
+        return set(), unsteady
     passed = [float32, *(scalar_of(source.elements.dtype) for source in subject.sources)]  # may be on its way
     eps = max(epsilon(scalar.dtype) for scalar in passed)
     rng = np.random.default_rng(len(subject.sources))
     starts = [numbers(source.elements) for source in subject.sources]
     moves = [4 * np.sqrt(eps) * rng.uniform(0.5, 1.5, len(x)) * np.maximum(1.0, np.abs(x)) for x in starts]
-    still = [0.0 * move for move in moves]
-    outputs, here = _run(subject, still)
-    again = _run(subject, still)[1]
-    targets = subject.targets(outputs)
-    unsteady = frozenset(
-        target.label
-        for target, output, y, after in zip(targets, outputs, here, again, strict=False)
-        if not same_again(y, after, epsilon(scalar_of(output.dtype).dtype))
-    )
-    if unsteady:
-        return set(), unsteady
     following = _following(subject, moves)
     pairs = set[tuple[str, str]]()
     for i, source in enumerate(subject.sources if following else ()):
@@ -235,6 +225,20 @@ def told_apart(subject: Subject) -> tuple[set[tuple[str, str]], frozenset[str]]:
         pairs |= {(source.label, label) for label in _following(subject, alone)}
     together = following.difference(label for _, label in pairs)  # only where several are moved at once
     return pairs | {(source.label, label) for source in subject.sources for label in together}, unsteady
+
+
+def unsteady_outputs(subject: Subject) -> frozenset[str]:
+    """The labels of the outputs of a function that differ from run to run at the same inputs."""
+    if subject.kernel is not None:
+        return frozenset()
+    still = [np.zeros_like(numbers(source.elements)) for source in subject.sources]
+    (outputs, here), (_, again) = _run(subject, still), _run(subject, still)
+    several = zip(subject.targets(outputs), outputs, here, again, strict=False)
+    return frozenset(
+        target.label
+        for target, output, y, after in several
+        if not same_again(y, after, epsilon(scalar_of(output.dtype).dtype))
+    )
 
 
 def _following(subject: Subject, moves: Sequence[Floats]) -> frozenset[str]:
