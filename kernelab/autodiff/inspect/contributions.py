@@ -13,6 +13,7 @@ import numpy as np
 from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, ends_before, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.backward import BackwardPlan, sweep
+from kernelab.autodiff.records.coverage import may_touch
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -312,6 +313,8 @@ class _Sweep:
             return None
         adjoint = inline(record.pullback.unmerged.adjoint)
         near = any(reached.allocation is self.primal.allocation for reached in record.active)
+        start = self.element.offset
+        near = near and may_touch(record, self.primal.allocation, range(start, start + len(self.bytes)))
         if not near or not can_interpret(adjoint):
             return None
         saved = record.saved()  # alive until the run is over

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.coverage import may_touch
 from kernelab.autodiff.records.provenance import HostRead
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.records.zero_chains import loose_ends
@@ -108,6 +109,9 @@ def _inside(
         return
     adjoint = scalarise(inline(pullback.unmerged.adjoint))
     if not can_interpret(adjoint):
+        return
+    if not may_touch(record, memory, bytes):
+        yield from [*_dead_ends(here, record, memory)] or [replace(here, reason=UNREAD)]
         return
     saved = record.saved()  # alive until the runs are over
     args = b"".join(record.adjoint_parts(adjoints, saved))

@@ -9,11 +9,13 @@ import numpy as np
 
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.records.snapshots import mask
+from kernelab.lang.types import int8
 from kernelab.passes.access.access_regions import Axis, Box
 from kernelab.passes.access.independence import disjoint
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import itemsize
 from kernelab.runtime.launch.footprint import box_and_whole, boxes_of, part
+from kernelab.runtime.memory.memory import Allocation
 
 MOST = 64
 """How many boxes are kept at most: what does not fit is left out."""
@@ -153,6 +155,19 @@ def boxes_in(record: Record, how: Literal["read", "written"], k: int) -> Sequenc
             return several
     hull, is_whole = box_and_whole(region, extents, record.arguments)
     return () if hull is None else (WHOLE,) if is_whole else (hull,)
+
+
+def may_touch(record: Record, memory: Allocation, bytes: range) -> bool:
+    """Whether a record may have read or written one of these bytes of a memory."""
+    element = array.over(memory, bytes.start, (len(bytes),), (1,), int8)
+    sides: tuple[tuple[Literal["read", "written"], Sequence[array]], ...]
+    sides = ("read", record.read), ("written", record.written)
+    for how, arrays in sides:
+        for k, one in enumerate(arrays):
+            for box in boxes_in(record, how, k) if one.allocation is memory else ():
+                if box == WHOLE or part(one, box).overlaps(element):
+                    return True
+    return False
 
 
 @lru_cache(1024)
