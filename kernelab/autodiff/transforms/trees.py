@@ -135,11 +135,16 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
         return refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
     kind = "nothing" if value is None else f"a {shown_type(value).__module__}.{type_name(value)}"
     kind = kind.replace("builtins.", "")
-    message = f"{func} returned {kind}{what}, which is data of the host and has no derivative"
+    why = (
+        "so there is nothing to differentiate"
+        if value is None
+        else "which is data of the host and has no derivative"
+    )
+    message = f"{func} returned {kind}{what}, {why}"
     hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
     if isinstance(value, int | float | np.generic | Traced):
         hint = "return an array: kl.map(kl.sin, x) in place of np.sin(x) or math.sin(x), y.sum() in place of "
-        hint += "y.numpy().sum(), x[0:1] in place of x[0]"
+        hint += "y.numpy().sum(), x[0:1] in place of x[0]; or write @kl.func above a def of numbers alone"
     return refusal(KernelTypeError, message, "result", hint)
 
 
