@@ -30,7 +30,7 @@ def test_a_text_is_answered_by_its_message(name: str) -> None:
 
 def test_every_message_of_the_frontend_is_provoked_by_a_text() -> None:
     messages = {message for one in REJECTIONS.values() for message in one.messages}
-    messages |= {*ON_THE_HOST, LATER, LOST}
+    messages |= {*ON_THE_HOST, LATER, LOST, STORED}
     assert [one for one in templates() if not any(map(one.fits, messages))] == []
 
 
@@ -128,6 +128,12 @@ def test_a_launch_whose_threads_lose_a_sum_is_answered_by_its_message() -> None:
         total[2](kl.ones(2, dtype=float), kl.zeros(1, dtype=float))
 
 
+def test_a_launch_whose_threads_all_store_to_one_element_is_answered_by_its_message() -> None:
+    last = kl.compile("def last(x: array[float], s: array[float]):\n    s[0] = x[tid()]\n")["last"]
+    with pytest.warns(kl.KernelWarning, match=re.escape(STORED)):
+        last[2](kl.ones(2, dtype=float), kl.zeros(1, dtype=float))
+
+
 def test_kernels_that_do_without_a_later_rule_are_mentioned() -> None:
     f = cell("def f(t: float):\n    return t * t\n").definitions["f"]
     (note,) = cell(LATE, f=f).diagnostics
@@ -137,5 +143,6 @@ def test_kernels_that_do_without_a_later_rule_are_mentioned() -> None:
 LOST = (
     "threads store to s[0] what they have read there, and more: where two do so at once, one addition is lost"
 )
+STORED = "every thread stores a value of its own to s[0], and one of them stays"
 LATER = "kernels that were compiled before do without adj_f"
 LATE = "@func_grad(f)\ndef adj_f(t: float, adj_ret: float):\n    adjoint[t] += adj_ret * 2.0 * t\n"

@@ -38,7 +38,6 @@ LOST_IN_TWO = [
 ]
 KEPT = [
     "e[0] += x[i]",
-    "e[0] = x[i]",
     "e[0] = 2.0 * e[0]",
     "e[i] = e[i] + 1.0",
     "e[i // 2] = e[i // 2] + 1.0",
@@ -62,6 +61,22 @@ KEPT = [
     f"if i == 0 or i == 5:\n    {ADDED}",
     f"for j in range(n):\n    if i == 0:\n        {ADDED}",
     f"k = atomic_add(v, 0, vec3(1.0, 0.0, 0.0))\nif k.x > 3.0:\n    {ADDED}",
+]
+STORED = [
+    "e[0] = x[i]",
+    "e[n - 1] = x[i] * x[i]",
+    "s = x[i]\nfor k in range(3):\n    s += x[k]\ne[1] = s",
+    "v[0] = vec3(x[i])",
+]
+NOT_OF_EACH = [
+    "e[0] = 1.0",
+    "e[0] = x[n]",
+    "e[0] = x[i] * e[0] + 1.0",
+    "e[i] = x[i]",
+    "if i == 0:\n    e[0] = x[i]",
+    "if x[i] > 0.0:\n    e[0] = x[i]",
+    "if i > 0:\n    return\ne[0] = x[i]",
+    "k = atomic_add(e, 1, 1.0)\nif k == 3.0:\n    e[2] = 1.0\ne[0] = x[i]",
 ]
 KEPT_IN_TWO = [
     f"if i == 0 and j == 0:\n    {ADDED}",
@@ -93,6 +108,17 @@ def test_a_sum_that_threads_lose_is_told(body: str, indices: str) -> None:
 )
 def test_a_sum_that_loses_nothing_is_no_doubt(body: str, indices: str) -> None:
     assert _told(body, indices) == []
+
+
+@pytest.mark.parametrize("body", STORED)
+def test_a_store_of_every_thread_to_one_element_is_told(body: str) -> None:
+    (message,) = _told(body, "i")
+    assert "every thread stores a value of its own to " in message
+
+
+@pytest.mark.parametrize("body", NOT_OF_EACH)
+def test_a_store_that_one_thread_may_be_chosen_for_is_no_doubt(body: str) -> None:
+    assert _told(body, "i") == []
 
 
 def test_a_kernel_of_one_thread_is_no_doubt() -> None:

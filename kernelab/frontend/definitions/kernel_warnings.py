@@ -234,10 +234,11 @@ def _lost_copy(template: Template, target: ast.expr, name: str) -> Iterator[Diag
 # ------------------------------------------------------------------------------------------------- lost sums
 #
 #     if i != j: e[0] = e[0] - x[i]        between load and store another thread may have stored
+#     e[0] = x[i] * x[i]                   one thread's value stays, of all that were computed
 #
 # The element is the same in all threads, and the conditions around the store hold in more than one of them.
 # Where conditions may pick one thread, as ``i == 0`` and ``i >= n - 1`` do, and where threads take turns by
-# the results of atomics, nothing is found.
+# the results of atomics, nothing is found.  Nor is a store under a condition, which may choose the thread.
 
 
 Condition = tuple[ir.Atom, bool]
@@ -251,11 +252,18 @@ _SHARED_BY_MANY = frozenset({"mod", "floordiv", "bit_and", "shr", "rshift"})
 
 def lost_sum_warnings(kernel: ir.Function, template: Template) -> Iterator[Diagnostic]:
     """The warnings of a launch whose threads store to one element what they have read there, and more."""
-    lines, text = {store.span.line for store in lost_sums(kernel)}, template.places.text
-    for stmt in nodes(template.node) if lines else ():
-        if not isinstance(stmt, ast.Assign) or (place := template.places(stmt)).line not in lines:
+    sums, text = {store.span.line for store in lost_sums(kernel)}, template.places.text
+    stores = {store.span.line for store in lost_stores(kernel)} - sums
+    for stmt in nodes(template.node) if sums or stores else ():
+        if not isinstance(stmt, ast.Assign) or (place := template.places(stmt)).line not in sums | stores:
             continue
         target = stmt.targets[0]
+        if place.line in stores:
+            message = f"every thread stores a value of its own to {text(target)}, and one of them stays"
+            hint = f"write «{text(target)} += {text(stmt.value)}» for the sum over all threads"
+            hint += ", or store to an element of each thread, as in y[i] = ..."
+            yield Diagnostic(message, place, "race", "warning", hint=hint)
+            continue
         message = (
             f"threads store to {text(target)} what they have read there, and more: "
             "where two do so at once, one addition is lost"
@@ -274,6 +282,19 @@ def lost_sums(kernel: ir.Function) -> Iterator[ir.Store]:
     may_meet = any(not {*kernel.threads}.issubset(stmt.indices) for stmt in stores)
     if may_meet and not _takes_turns(kernel.body):
         yield from _Finder(kernel).stores(kernel.body, ())
+
+
+def lost_stores(kernel: ir.Function) -> Iterator[ir.Store]:
+    """The stores of a kernel to one element that run in every thread, with a value of its own in each.
+
+    An array that the kernel also reads may hand on values from thread to thread, on the CPU.
+    """
+    aside = {stmt.array for stmt in ir.walk(kernel.body) if isinstance(stmt, ir.Load)}
+    own = [stmt for stmt in kernel.body.stmts if isinstance(stmt, ir.Store)]
+    own = [stmt for stmt in own if stmt.array in kernel.params and stmt.array not in aside]
+    if kernel.threads and own and not _takes_turns(kernel.body):
+        by_thread = _reached(kernel.threads, [*ir.walk(kernel.body)])
+        yield from (one for one in own if one.value in by_thread and by_thread.isdisjoint(one.indices))
 
 
 def _takes_turns(body: ir.Block) -> bool:
