@@ -8,7 +8,17 @@ import pytest
 
 import kernelab as kl
 
-kernels: dict[str, Any] = kl.compile("""
+
+@kl.struct
+class Bits:
+    whole: kl.int64
+
+
+kernels: dict[str, Any] = kl.compile(
+    """
+def clear_structs(x: array[Bits]):
+    x[tid()].whole = int64(0)
+
 def clear(x: array[int64]):
     x[tid()] = int64(0)
 
@@ -19,7 +29,15 @@ def without_sign(x: array[int64]):
 def clear_bytes(x: array2d[uint8]):
     i, j = tid()
     x[i, j] = uint8(0)
-""")
+""",
+    {"Bits": Bits},
+)
+
+
+def in_structs(y: kl.array) -> Any:
+    return y.numpy().view(np.dtype([("whole", np.int64)]))
+
+
 ONES = np.ones(3).view(np.int64)
 WAYS: dict[str, Callable[[kl.array], Any]] = {
     "a launch": lambda y: kernels["clear"][3](y.view(kl.int64)),
@@ -35,6 +53,9 @@ WAYS: dict[str, Callable[[kl.array], Any]] = {
     "from_numpy": lambda y: kernels["clear"][3](kl.from_numpy(y.numpy().view(np.int64))),
     "an array of NumPy's": lambda y: kernels["clear"][3](y.numpy().view(np.int64)),
     "bytes": lambda y: kernels["clear_bytes"][3, 8](kl.from_numpy(y.numpy().view(np.uint8).reshape(3, 8))),
+    "structs of NumPy's": lambda y: kernels["clear_structs"][3](
+        kl.array(in_structs(y), dtype=Bits, copy=False)
+    ),
     "an address": lambda y: kernels["clear"][3](kl.from_ptr(y.ptr, 3, dtype=kl.int64)),
 }
 DERIVATIVES: dict[str, Callable[[Any, kl.array], Any]] = {

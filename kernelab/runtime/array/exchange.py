@@ -34,7 +34,7 @@ from kernelab.lang.types import (
 )
 from kernelab.runtime.array.array_attributes import Gradients
 from kernelab.runtime.array.layout import Part, Strided, contiguous_strides
-from kernelab.runtime.array.origins import note_as_integers
+from kernelab.runtime.array.origins import has_floats, note_as_integers
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.conversion import HostArray, itemsize, too_many_axes, value_type
 from kernelab.runtime.context.recorder import RECORDER, called, warn_at
@@ -426,7 +426,7 @@ class Exchange(Gradients):
             message = f"gradients of {self.dtype} cannot be read as {elem}"
             raise KernelTypeError.of(message, "grad", "detach it first: kl.clone(x, requires_grad=False)")
         view = self.over(self.allocation, self.offset, shape, strides, elem)
-        if is_differentiable(self.dtype):
+        if has_floats(self.dtype):
             note_as_integers(view)
         return view
 

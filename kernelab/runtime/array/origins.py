@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, Related
+from kernelab.lang.structs import leaves
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.layout import Strided, share_bytes
 from kernelab.runtime.context.recorder import Place, Recorder, caller, name_of_memory, refusal
@@ -148,20 +149,34 @@ _AS_INTEGERS: "weakref.WeakKeyDictionary[Allocation, set[tuple[Any, ...]]]" = we
 
 def note_as_integers(elements: Strided) -> None:
     """Note an array over bytes of another one, unless it has floats."""
-    if not is_differentiable(elements.dtype):
+    if not has_floats(elements.dtype):
         place = elements.offset, elements.shape, elements.strides, elements.dtype
         _AS_INTEGERS.setdefault(elements.allocation, set()).add(place)
 
 
-def refuse_written_as_integers(recorder: Recorder, targets: Iterable[Strided]) -> None:
-    """Raise GradientError where floats that derivatives follow are written through an array of integers."""
+def has_floats(dtype: Any) -> bool:
+    """Whether elements of a type are floats, or structs with some."""
+    return any(is_differentiable(leaf.type) for leaf in leaves(dtype, ""))
+
+
+def refuse_written_as_integers(
+    recorder: Recorder, targets: Iterable[Strided], source: Strided | None = None
+) -> None:
+    """Raise GradientError where floats that derivatives follow are written through an array of integers.
+
+    Those of a `source` go on where its bytes are copied as integers.
+    """
     for target in targets if _AS_INTEGERS else ():
         memory = target.allocation
         places = _AS_INTEGERS.get(memory)
-        if places is None or is_differentiable(target.dtype) or not recorder.differentiates(memory):
+        if places is None or has_floats(target.dtype):
+            continue
+        goes_on = source is not None and source.allocation in _AS_INTEGERS
+        followed = (memory, source.allocation) if source is not None and goes_on else (memory,)
+        if not any(map(recorder.differentiates, followed)):
             continue
         if any(share_bytes(target, target.over(memory, *place)) for place in places):
-            name = name_of_memory(memory)
+            name = name_of_memory(next(filter(recorder.differentiates, followed)))
             floats = f"`{name}`" if name else "floats"
             message = f"the bytes of {floats} are written as {target.dtype} here: derivatives do not see that"
             hint = "write floats, or change a copy that has no gradients: kl.clone(y, requires_grad=False)"

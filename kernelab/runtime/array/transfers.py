@@ -105,7 +105,7 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
         notify_outside_use((src,), written=(dest,))
     recorder = RECORDER.get()
     if recorder is not None:
-        refuse_written_as_integers(recorder, (dest,))
+        refuse_written_as_integers(recorder, (dest,), src)
         if recorder.copies_again and share_bytes(dest, src):
             src = copy(src)  # who copies once more has to find the elements
     dest.allocation.will_write(dest)

@@ -12,12 +12,13 @@ from kernelab.errors import KernelAttributeError, KernelIndexError, KernelTypeEr
 from kernelab.lang.structs import Struct, layout, placed
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.array.array import array, struct_in
+from kernelab.runtime.array.origins import note_as_integers
 from kernelab.runtime.array.transfers import look_at, readable
 from kernelab.runtime.context.conversion import HostArray, array_type
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.memory.device import CPU, Device
-from kernelab.runtime.memory.memory import Allocation, address_of, borrow
+from kernelab.runtime.memory.memory import Allocation, address_of, borrow, youngest
 
 
 class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(n, dtype=Particle)`)
@@ -69,9 +70,12 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
             self.blank()[...] = values
             made_from_host(self, data)
             return
+        before = youngest()
         whole = borrow(values)
         self.place(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
         whole.folded |= self.folds
+        if whole.serial <= before:
+            note_as_integers(self)
 
     def _fitting(self, values: Any) -> HostArray:
         return _values(values, self.dtype)
