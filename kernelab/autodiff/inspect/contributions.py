@@ -44,6 +44,10 @@ from kernelab.runtime.launch.launch import run
 from kernelab.runtime.ops.function_calls import as_launch, leaves_among
 
 _CALL = "write kl.contributions(tape, x, index, loss), of an array x"
+_OF_STRUCTS = (
+    "name an array in it; for a number set an array of one element before the launch, "
+    "s.k = kl.array([2.0], requires_grad=True), and ask for its element 0"
+)
 _OF_FUNCTION = "write kl.contributions(f, x, index=i), of an array x and a function that returns an array"
 
 Values = np.ndarray[Any, Any]
@@ -103,7 +107,9 @@ def contributions(
     if not isinstance(tape, Tape):
         raise _refused(f"contributions takes the tape first, not {a_thing(tape)}", _CALL)
     if primal.__class__ is not array:
-        raise _refused(f"contributions takes an array behind the tape, not {a_thing(primal)}", _CALL)
+        given: object = primal
+        hint = _OF_STRUCTS if isinstance(given, Instance) else _CALL
+        raise _refused(f"contributions takes an array behind the tape, not {a_thing(primal)}", hint)
     position = _position(primal, index)
     if not primal.device.is_cpu:
         raise _refused("the array is not on the CPU", "record the launches on the CPU to look into them")

@@ -68,7 +68,10 @@ def field_value(entry: Field, value: Any, struct: str) -> Any:
             return _number(entry, scalar, value, struct)
         case Vec() | Mat() as type:
             return _components(entry, type, value, struct)
-    raise _wrong(entry, struct, described(value, by_shape=True))
+    hint = ""
+    if isinstance(entry.type, Array) and isinstance(value, np.ndarray | list | tuple):
+        hint = f"write kl.array(..., dtype=kl.{entry.type.elem}) around it"
+    raise _wrong(entry, struct, described(value, by_shape=True), hint)
 
 
 def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
