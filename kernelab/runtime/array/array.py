@@ -399,7 +399,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         if converted.ndim > len(shape) or any(
             n not in (1, m) for n, m in zip(converted.shape[::-1], shape[::-1], strict=False)
         ):
-            raise KernelValueError(other_shape(shape, converted.shape))
+            elements = str(self.dtype) if len(shape) > self.ndim else ""
+            raise KernelValueError(other_shape(shape, converted.shape, elements))
         return converted
 
     def fill_(self, value: Any) -> "array":

@@ -469,8 +469,8 @@ def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...
         raise KernelValueError(other_shape(shape, values.shape[: values.ndim - len(components)])) from None
 
 
-def other_shape(wanted: tuple[int, ...], actual: tuple[int, ...]) -> Diagnostic:
-    """The diagnostic for data of another shape."""
+def other_shape(wanted: tuple[int, ...], actual: tuple[int, ...], elements: str = "") -> Diagnostic:
+    """The diagnostic for data of another shape; `elements` names their type where the last axes are parts."""
     hint = ""
     if not actual:
         hint = "x.fill_(value) sets all elements to one value"
@@ -478,7 +478,8 @@ def other_shape(wanted: tuple[int, ...], actual: tuple[int, ...]) -> Diagnostic:
         hint = f"give the data that shape: data.reshape({wanted})"
     else:
         hint = f"give {math.prod(wanted)} elements, or make another array of the data: kl.array(data)"
-    return Diagnostic(f"the array has shape {wanted}, the data have shape {actual}", code="shape", hint=hint)
+    told = f"{wanted} with the components of {elements}" if elements else f"{wanted}"
+    return Diagnostic(f"the array has shape {told}, the data have shape {actual}", code="shape", hint=hint)
 
 
 def fits(values: HostArray, elem: Value) -> bool:
