@@ -404,8 +404,8 @@ class Wide(Level):
                 raise GradientError(reason)
         return elements
 
-    def differentiates(self, memory: Allocation) -> bool:
-        return memory in self._memories or super().differentiates(memory)
+    def holds_apart(self, memory: Allocation) -> bool:
+        return memory in self._memories
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         # Floats are those of this level.  Integers beside them are not, but both change at once.

@@ -338,7 +338,7 @@ class Level(Witness, Recorder):
         for host in self._hosts():
             host.look_at_arguments(call)
             _warn_of_arguments(host, call)
-        look_at_kept(call, self.differentiates)
+        look_at_kept(call, self._is_carried)
         arguments = list(map(_argument, call.arguments, call.parts[1:]))
         for i in plan.written if self._half_written else ():
             if call.overwrites_all(i):
@@ -377,7 +377,7 @@ class Level(Witness, Recorder):
 
     def adjoint_alone(self, what: str, arguments: Sequence[array]) -> None:
         require_arguments_readable(arguments)
-        if any(self.differentiates(argument.allocation) for argument in arguments):
+        if any(self._is_carried(argument.allocation) for argument in arguments):
             message = f"{what} is not differentiated in a transform"
             hint = "differentiate the function itself: kl.func.vjp, and grad of grad"
             raise refusal(GradientError, message, "nested", hint)
@@ -416,10 +416,10 @@ class Level(Witness, Recorder):
         reason = self.unreadable(elements)
         if reason is not None:
             raise GradientError(reason)
-        if not self.differentiates(elements.allocation):
+        if not self._is_carried(elements.allocation):
             self._host.watch(elements.allocation)
             return ()
-        levels = [level for level in self.outwards() if level.differentiates(elements.allocation)]
+        levels = [level for level in self.outwards() if level._is_carried(elements.allocation)]
         return tuple(chain.from_iterable([level._host.take(elements) for level in levels]))
 
     def untold(self, memory: Allocation) -> HostRead | None:
@@ -452,7 +452,7 @@ class Level(Witness, Recorder):
         is_rule = self._thread == get_ident()
         if is_rule and (IN_RULE.get() == self._rule or elements.allocation in PUBLISHED):
             return ()  # kernelab itself looks, or a function at its own arrays
-        matters = self.differentiates(elements.allocation) and (is_rule or not by_host)
+        matters = self._is_carried(elements.allocation) and (is_rule or not by_host)
         if not matters and self.unreadable(elements) is None:
             if by_host and not is_rule:
                 return self.looked_at(elements)
@@ -468,12 +468,19 @@ class Level(Witness, Recorder):
         )
         raise refusal(GradientError, message, "outside", hint)
 
-    def differentiates(self, memory: Allocation) -> bool:
+    def _is_carried(self, memory: Allocation) -> bool:
         return any(level.carries(memory) for level in self.outwards())
+
+    def holds_apart(self, memory: Allocation) -> bool:
+        """Whether this level holds the floats of a memory elsewhere, in another precision."""
+        return False
+
+    def follows_floats(self, memory: Allocation) -> bool:
+        return any(level.carries(memory) or level.holds_apart(memory) for level in self.outwards())
 
     def made_from_host(self, elements: array, data: Any = None) -> None:
         """Values of the host are constants; warns where they come from what is differentiated."""
-        if not self.differentiates(elements.allocation):  # else it is memory that this function has computed
+        if not self._is_carried(elements.allocation):  # else it is memory that this function has computed
             self._warn_of_host_data(elements, data, "array")
 
     def made_outside(self, elements: array, data: Any) -> None:

@@ -173,10 +173,10 @@ def refuse_written_as_integers(
             continue
         goes_on = source is not None and source.allocation in _AS_INTEGERS
         followed = (memory, source.allocation) if source is not None and goes_on else (memory,)
-        if not any(map(recorder.differentiates, followed)):
+        if not any(map(recorder.follows_floats, followed)):
             continue
         if any(share_bytes(target, target.over(memory, *place)) for place in places):
-            name = name_of_memory(next(filter(recorder.differentiates, followed)))
+            name = name_of_memory(next(filter(recorder.follows_floats, followed)))
             floats = f"`{name}`" if name else "floats"
             message = f"the bytes of {floats} are written as {target.dtype} here: derivatives do not see that"
             hint = "write floats, or change a copy that has no gradients: kl.clone(y, requires_grad=False)"

@@ -60,8 +60,8 @@ class Recorder:
     def called_host(self, call: Any, arguments: Sequence[Elements], results: Sequence[Elements]) -> None:
         """A Python function with a derivative of its own has run; `call` is a `HostCall`."""
 
-    def differentiates(self, memory: Any) -> bool:
-        """Whether derivatives are taken of what is in some memory."""
+    def follows_floats(self, memory: Any) -> bool:
+        """Whether this recorder has to know of every float that is written to some memory."""
         return bool(memory.requires_grad)
 
     def looked_at(self, elements: Elements) -> Origins:
