@@ -24,6 +24,7 @@ from kernelab.backend.common.backends import Failed, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelError, name_of
 from kernelab.lang.types import Array, Scalar, Type, Value, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array, numbers_of, parts_of
+from kernelab.runtime.array.origins import stands_on_floats
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import RECORDER, called, caller, refusal
 from kernelab.runtime.kernel.facts import Positions
@@ -398,7 +399,7 @@ class Wide(Level):
     def stand_in(self, elements: array) -> array:
         if is_differentiable(elements.dtype):
             return self.wide(elements)
-        if elements.allocation in self._behind:  # integers over the bytes of floats
+        if elements.allocation in self._behind and stands_on_floats(elements):
             reason = self.unreadable(elements)
             if reason is not None:
                 raise GradientError(reason)

@@ -159,6 +159,14 @@ def has_floats(dtype: Any) -> bool:
     return any(is_differentiable(leaf.type) for leaf in leaves(dtype, ""))
 
 
+def stands_on_floats(elements: Strided) -> bool:
+    """Whether an array of integers stands over bytes that may be those of floats."""
+    places = _AS_INTEGERS.get(elements.allocation) if _AS_INTEGERS else None
+    if places is None or has_floats(elements.dtype):
+        return False
+    return any(share_bytes(elements, elements.over(elements.allocation, *place)) for place in places)
+
+
 def refuse_written_as_integers(
     recorder: Recorder, targets: Iterable[Strided], source: Strided | None = None
 ) -> None:
@@ -167,16 +175,12 @@ def refuse_written_as_integers(
     Those of a `source` go on where its bytes are copied as integers.
     """
     for target in targets if _AS_INTEGERS else ():
-        memory = target.allocation
-        places = _AS_INTEGERS.get(memory)
-        if places is None or has_floats(target.dtype):
-            continue
-        goes_on = source is not None and source.allocation in _AS_INTEGERS
-        followed = (memory, source.allocation) if source is not None and goes_on else (memory,)
-        if not any(map(recorder.follows_floats, followed)):
-            continue
-        if any(share_bytes(target, target.over(memory, *place)) for place in places):
-            name = name_of_memory(next(filter(recorder.follows_floats, followed)))
+        followed = [target.allocation]
+        if source is not None and source.allocation in _AS_INTEGERS:
+            followed.append(source.allocation)
+        followed = [*filter(recorder.follows_floats, followed)]
+        if followed and stands_on_floats(target):
+            name = name_of_memory(followed[0])
             floats = f"`{name}`" if name else "floats"
             message = f"the bytes of {floats} are written as {target.dtype} here: derivatives do not see that"
             hint = "write floats, or change a copy that has no gradients: kl.clone(y, requires_grad=False)"

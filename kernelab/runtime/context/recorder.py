@@ -61,8 +61,8 @@ class Recorder:
         """A Python function with a derivative of its own has run; `call` is a `HostCall`."""
 
     def follows_floats(self, memory: Any) -> bool:
-        """Whether this recorder has to know of every float that is written to some memory."""
-        return bool(memory.requires_grad)
+        """Whether this recorder has to know of every float that is written to some memory, at once."""
+        return False
 
     def looked_at(self, elements: Elements) -> Origins:
         """The host gets the values of an array; the origins that these are to carry."""
