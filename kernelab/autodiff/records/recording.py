@@ -29,7 +29,7 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable, uint8
 from kernelab.passes.access.access_regions import Region
 from kernelab.runtime.array.array import array, numbers_of
-from kernelab.runtime.array.origins import stands_on_floats
+from kernelab.runtime.array.origins import INTEGERS_OVER_FLOATS, stands_on_floats
 from kernelab.runtime.context.recorder import IN_RULE, Place, Recorder, called, caller, warn_at
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import Reference
@@ -398,7 +398,7 @@ class Recording(Witness, Recorder):
             self._wait(record, pullback)
         for i in plan.written:
             memory = arguments[i].allocation
-            if memory.requires_grad and stands_on_floats(arguments[i]):
+            if INTEGERS_OVER_FLOATS and memory.requires_grad and stands_on_floats(arguments[i]):
                 self.records.append(UnseenRecord(arguments[i], place))
             known = self._written.get(memory)
             if known is None and not (memory.witnesses or memory.exposure or memory.borrowed):

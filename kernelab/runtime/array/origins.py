@@ -146,10 +146,14 @@ def origin_of(memory: Allocation) -> Origin | None:
 _AS_INTEGERS: "weakref.WeakKeyDictionary[Allocation, set[tuple[Any, ...]]]" = weakref.WeakKeyDictionary()
 """Where arrays of integers stand over bytes that may be those of floats."""
 
+INTEGERS_OVER_FLOATS: list[bool] = []
+"""Not empty once there was such an array: every launch on a tape asks."""
+
 
 def note_as_integers(elements: Strided) -> None:
     """Note an array over bytes of another one, unless it has floats."""
     if not has_floats(elements.dtype):
+        INTEGERS_OVER_FLOATS[:] = [True]
         place = elements.offset, elements.shape, elements.strides, elements.dtype
         _AS_INTEGERS.setdefault(elements.allocation, set()).add(place)
 
@@ -161,7 +165,7 @@ def has_floats(dtype: Any) -> bool:
 
 def stands_on_floats(elements: Strided) -> bool:
     """Whether an array of integers stands over bytes that may be those of floats."""
-    places = _AS_INTEGERS.get(elements.allocation) if _AS_INTEGERS else None
+    places = _AS_INTEGERS.get(elements.allocation)
     if places is None or has_floats(elements.dtype):
         return False
     return any(share_bytes(elements, elements.over(elements.allocation, *place)) for place in places)
@@ -174,7 +178,7 @@ def refuse_written_as_integers(
 
     Those of a `source` go on where its bytes are copied as integers.
     """
-    for target in targets if _AS_INTEGERS else ():
+    for target in targets if INTEGERS_OVER_FLOATS else ():
         followed = [target.allocation]
         if source is not None and source.allocation in _AS_INTEGERS:
             followed.append(source.allocation)

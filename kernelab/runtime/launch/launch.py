@@ -32,7 +32,12 @@ from kernelab.errors import LaunchError, counted
 from kernelab.guidance.bad_calls import explains_bad_calls, no_argument, show_signature
 from kernelab.lang.types import Array, Scalar, float32, is_differentiable, with_scalar
 from kernelab.runtime.array.array import Gathered, array, duplicate
-from kernelab.runtime.array.origins import note_origin, refuse_written_as_integers, unrecorded_launch
+from kernelab.runtime.array.origins import (
+    INTEGERS_OVER_FLOATS,
+    note_origin,
+    refuse_written_as_integers,
+    unrecorded_launch,
+)
 from kernelab.runtime.context.recorder import (
     ENTERED,
     RECORDER,
@@ -233,7 +238,8 @@ def _record(
     recorder = RECORDER.get()
     assert recorder is not None
     make = recorder.call_type or Call
-    refuse_written_as_integers(recorder, [arguments[i] for i in kernel.plan.written])
+    if INTEGERS_OVER_FLOATS:
+        refuse_written_as_integers(recorder, [arguments[i] for i in kernel.plan.written])
     recorder.launch(make(kernel, grid, arguments, (grid.packed, *parts), structs, LAUNCH_CONFIG.get()))
 
 
