@@ -354,10 +354,9 @@ class Constants:
             before, now = ({} if each is None else each.of for each in (then, function.rules))
             late = next((rule.name for kind, rule in now.items() if before.get(kind) is not rule), None)
             if late is not None:
-                message = (
-                    f"`{self._definition.name}` was compiled before {late}: it is differentiated without"
-                )
-                warn_at(message, "stale", "define it again", span=self._definition.span)
+                name = self._definition.name
+                message = f"`{name}` was compiled before {late}: its derivatives do without {late}"
+                warn_at(message, "stale", f"define {name} again, below {late}", span=self._definition.span)
         for one, now in pairs:
             if not same(one.value, now):
                 message = stale(f"`{self._definition.name}` was", one.name, one.value, now)
