@@ -7,7 +7,7 @@ called with numbers or NumPy arrays it computes with NumPy.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
@@ -32,20 +32,18 @@ from kernelab.lang.ops import (
     VecPattern,
     Zero,
 )
+from kernelab.lang.promotion import Promotable, promoted
 from kernelab.lang.rounding import Numpy, computed, rounded
 from kernelab.lang.types import (
     BY_DTYPE,
-    Array,
     Mat,
     Quat,
     Scalar,
     Transform,
-    Type,
     Value,
     Vec,
     bool_,
     float32,
-    float64,
     int32,
     scalar_of,
     shape_of,
@@ -239,12 +237,12 @@ class Builtin:
         host_value = _split(value, op.results(result)) if op.parts else value_of(result, value)
         return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
 
-    def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
+    def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, tuple[Value, ...]]:
         own = [host_type(x, self.name, len(operands)) for x in operands]
-        for types in _readings(operands, own):
-            overload = ops.resolve(self.name, types)
-            if overload is not None:
-                return *overload, types
+        for types in (own, list(map(_kind_of, operands, own))):
+            resolved = promoted(self.name, tuple(map(_promotable, operands, types)))
+            if resolved is not None:
+                return resolved
         shown = ", ".join(str(t) for t in own)
         wanted = "; ".join(signature(op) for op in self.overloads)
         draws = any(param.name == "state" for param in self.overloads[0].params)
@@ -260,15 +258,15 @@ def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ..
     return tuple(value_of(type, piece.reshape(shape_of(type))) for piece, type in pieces)
 
 
-def _held(value: Any, type: Type) -> np.ndarray[Any, Any]:
+def _held(value: Any, type: Value) -> np.ndarray[Any, Any]:
     try:
-        return rounded(value, _scalar(type).dtype)
+        return rounded(value, scalar_of(type).dtype)
     except OverflowError:
         shown = value if abs(value) < 2**128 else "an int of so many digits"
         raise KernelValueError.of(f"{shown} does not fit {type}", "range") from None
 
 
-def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:
+def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Value:
     """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
     type = type_of(value)
     if type is not None:
@@ -306,16 +304,7 @@ def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Type:
             return scalar
 
 
-def _readings(operands: Sequence[Any], own: list[Type]) -> Iterator[list[Type]]:
-    """The types that operands may stand for, their own first."""
-    yield own
-    kinds = list(map(_kind_of, operands, own))
-    yield kinds
-    yield from _promoted(operands, own)
-    yield from _promoted(operands, kinds)
-
-
-def _kind_of(operand: Any, type: Type) -> Type:
+def _kind_of(operand: Any, type: Value) -> Value:
     """An array of NumPy's with four numbers may stand for a quaternion, one with seven for a transform."""
     match type:
         case _ if type_of(operand) is not None:
@@ -328,33 +317,9 @@ def _kind_of(operand: Any, type: Type) -> Type:
             return type
 
 
-def _promoted(operands: Sequence[Any], types: Sequence[Type]) -> Iterator[list[Type]]:
-    """The types that numbers may take, as in kernels: Python's that of what they meet, ints that of a float.
-
-    Two widths that both are stated are a mistake.
-    """
-    weak = [isinstance(x, int | float) and not isinstance(x, bool | np.generic) for x in operands]
-    stated = {_scalar(t) for t, is_weak in zip(types, weak, strict=True) if not is_weak}
-    floats, ints = ([s for s in stated if s.is_float], [s for s in stated if s.is_int])
-    if len(floats) > 1 or len(ints) > 1:
-        return
-    float_type, int_type = (floats or [float32])[0], (ints or [int32])[0]
-    any_float = any(isinstance(t, Scalar) and t.is_float for t in types)
-    widest = float64 if not any_float and int_type.bits == 64 else float_type
-    for wanted in ((float_type, int_type), (float_type, float_type)):
-        yield [_as(t, *wanted) if is_weak else t for t, is_weak in zip(types, weak, strict=True)]
-    yield [_as(t, widest, widest) for t in types]
-
-
-def _as(type: Type, float_type: Scalar, int_type: Scalar) -> Type:
-    if not isinstance(type, Scalar) or type == bool_:
-        return type
-    return float_type if type.is_float else int_type
-
-
-def _scalar(type: Type) -> Scalar:
-    assert not isinstance(type, Array)
-    return scalar_of(type)
+def _promotable(operand: Any, type: Value) -> Promotable:
+    is_literal = isinstance(operand, int | float) and not isinstance(operand, np.generic)
+    return type, "literal" if is_literal else "own"
 
 
 def signature(op: Op) -> str:

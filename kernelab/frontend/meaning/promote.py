@@ -6,9 +6,8 @@ becomes that float.  Two float widths, or two int widths, are a mistake.
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,8 @@ from kernelab.lang import ops
 from kernelab.lang.build import OF_NOTHING, constant
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.operators import COMPUTED, SYMBOLS
-from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
+from kernelab.lang.ops import KindPattern, MatPattern, Pattern, ScalarPattern, VecPattern
+from kernelab.lang.promotion import Promotable, promoted
 from kernelab.lang.rounding import overflows, rounded
 from kernelab.lang.types import (
     Mat,
@@ -237,7 +237,7 @@ def operate(
     by_origin = frame.weak_types.by_origin
     weak_type = by_origin.get(origin) if by_origin else None
     width = weak_type.scalar if weak_type is not None and weak_type.scalar.is_float else None
-    resolved = _resolve(name, tuple(map(_kind, operands)), width)
+    resolved = promoted(name, tuple(map(_promotable, operands)), width)
     if resolved is None:
         raise _no_overload(frame, name, operands, node, parts)
     op, type, types = resolved
@@ -281,60 +281,10 @@ def _take(frame: Frame, operand: Weak | Typed, type: Value, node: ast.expr) -> A
     return cast(frame, operand.atom, type)
 
 
-Kind = tuple[Value, Literal["own", "weak", "literal"]]
-"""The type of an operand, and whether it gives way: a literal, or a variable that only literals went into."""
-
-
-def _kind(operand: Weak | Typed) -> Kind:
+def _promotable(operand: Weak | Typed) -> Promotable:
     if isinstance(operand, Weak):
         return default_scalar(operand.number), "literal"
     return operand.type, "weak" if operand.is_weak else "own"
-
-
-@lru_cache(4096)
-def _resolve(
-    name: str, kinds: tuple[Kind, ...], width: Scalar | None
-) -> tuple[Op, Value, tuple[Value, ...]] | None:
-    for types in _plans(name, kinds, width):
-        overload = ops.resolve(name, types)
-        if overload is not None:
-            return *overload, tuple(types)
-    return None
-
-
-def _plans(name: str, kinds: Sequence[Kind], width: Scalar | None) -> Iterator[list[Value]]:
-    """The types that operands may take, the least conversion first; `width` is that of weak floats."""
-    strong = {scalar_of(type) for type, how in kinds if how == "own"}
-    floats = {s for s in strong if s.is_float}
-    ints = {s for s in strong if s.is_int}
-    if len(floats) > 1:
-        yield [_own(kind, float32, int32) for kind in kinds]
-        return
-    any_float = bool(floats) or any(how != "own" and scalar_of(type).is_float for type, how in kinds)
-    weak = [type for type, how in kinds if how == "weak" and isinstance(type, Scalar)]
-    widest = max((s for s in weak if s.is_float), key=lambda s: s.bits, default=float32)
-    float_type = _sole(floats) or width or widest
-    int_type = _sole(ints) or max((s for s in weak if s.is_int), key=lambda s: s.bits, default=int32)
-    yield [_own(kind, float_type, int_type) for kind in kinds]
-    yield [_own(kind, float_type, float_type) for kind in kinds]
-    only_for_floats = len(ints) <= 1 and ops.resolve(name, [int32] * len(kinds)) is None
-    if any_float or only_for_floats:
-        wide = float64 if not any_float and any(s.bits == 64 for s in ints) else float_type
-        yield [wide if isinstance(type, Scalar) and type != bool_ else type for type, _ in kinds]
-    if int_type != int32:
-        # As in `randi(state, 0, 10)`, where the state alone is unsigned.
-        yield [_own(kind, float_type, int32) for kind in kinds]
-
-
-def _own(kind: Kind, float_type: Scalar, int_type: Scalar) -> Value:
-    type, how = kind
-    if how == "own" or not isinstance(type, Scalar) or type == bool_:
-        return type
-    return float_type if type.is_float else int_type
-
-
-def _sole(scalars: set[Scalar]) -> Scalar | None:
-    return next(iter(scalars)) if len(scalars) == 1 else None
 
 
 _MOST_BITS = 4096
