@@ -38,6 +38,7 @@ from kernelab.frontend.meaning.annotations import StructDefinition, lower_class
 from kernelab.frontend.meaning.frame import Mistake, as_builtins, evaluated, words_in
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
 from kernelab.frontend.meaning.name_lookup import Scope, named_in
+from kernelab.frontend.meaning.scope import targets
 from kernelab.frontend.meaning.source import Places, lambda_of, no_text, parse, source_of
 from kernelab.frontend.meaning.syntax_trees import nodes, parameters, returns_value, states_result, word
 from kernelab.frontend.meaning.trial import adopt, is_trial, may_run
@@ -391,10 +392,8 @@ def _bound(stmt: ast.stmt) -> list[str]:
     match stmt:
         case ast.Import(names=imported) | ast.ImportFrom(names=imported):
             return [alias.asname or alias.name.partition(".")[0] for alias in imported]
-        case ast.Assign(targets=targets):
-            return [target.id for target in targets if isinstance(target, ast.Name)]
         case _:
-            return []
+            return [target.id for target in targets(stmt)]
 
 
 def _by_line(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -12,7 +12,7 @@ from itertools import product
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.definitions import Template
 from kernelab.frontend.meaning.frame import Frame
-from kernelab.frontend.meaning.scope import draws
+from kernelab.frontend.meaning.scope import assigned, draws
 from kernelab.frontend.meaning.syntax_trees import nodes, root_of, statements, word
 from kernelab.guidance.hint_tables import NAMES
 from kernelab.lang import ir, ops
@@ -180,11 +180,8 @@ def note_lost_changes(frame: Frame, template: Template) -> None:
 
 def _changes(stmt: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
     """What a statement assigns, and what ``+=`` changes, each with the variable that it belongs to."""
-    targets = [node for target in getattr(stmt, "targets", ()) for node in nodes(target)]
-    targets += [stmt.target] if isinstance(stmt, ast.AugAssign) else []
-    parts = (node for node in targets if isinstance(node, ast.Name | ast.Attribute | ast.Subscript))
-    for target in parts:
-        if isinstance(target.ctx, ast.Store) and isinstance(owner := root_of(target), ast.Name):
+    for target in () if isinstance(stmt, ast.For) else assigned(stmt):
+        if isinstance(owner := root_of(target), ast.Name):
             yield stmt, target, owner.id
 
 

@@ -111,47 +111,36 @@ def _counts(loop: ast.For) -> bool:
     return any(isinstance(part, ast.Call) and word(part) == "range" for part in nodes(loop.iter))
 
 
-def targets(stmt: ast.stmt) -> Iterator[ast.Name]:
-    """The names that a statement itself assigns, without the statements inside it."""
+def assigned(stmt: ast.stmt) -> Iterator[ast.expr]:
+    """What a statement itself assigns, the items of a tuple one by one, without the statements inside it."""
     match stmt:
         case ast.Assign(targets=several):
-            for target in several:
-                yield from _names(target)
+            yield from _items(several)
         case (
             ast.AugAssign(target=target)
             | ast.AnnAssign(target=target, value=ast.expr())
             | ast.For(target=target)
         ):
-            yield from _names(target)
+            yield from _items([target])
 
 
-def _names(target: ast.expr) -> Iterator[ast.Name]:
-    match target:
-        case ast.Name():
+def _items(targets: Sequence[ast.expr]) -> Iterator[ast.expr]:
+    for target in targets:
+        if isinstance(target, ast.Tuple):
+            yield from _items(target.elts)
+        else:
             yield target
-        case ast.Tuple(elts=elements):
-            for element in elements:
-                yield from _names(element)
+
+
+def targets(stmt: ast.stmt) -> Iterator[ast.Name]:
+    """The names that a statement itself assigns."""
+    return (target for target in assigned(stmt) if isinstance(target, ast.Name))
 
 
 def changed(stmt: ast.stmt) -> Iterator[str]:
     """The names whose values a statement itself may change: assigned, advanced, or through a component."""
     yield from advanced(_own(stmt))
-    yield from (name.id for name in targets(stmt))
-    match stmt:
-        case ast.Assign(targets=several):
-            yield from (name for target in several for name in _roots(target))
-        case ast.AugAssign(target=target):
-            yield from _roots(target)
-
-
-def _roots(target: ast.expr) -> Iterator[str]:
-    match target:
-        case ast.Tuple(elts=elements):
-            for element in elements:
-                yield from _roots(element)
-        case ast.Subscript() | ast.Attribute() if isinstance(root := root_of(target), ast.Name):
-            yield root.id
+    yield from (root.id for root in map(root_of, assigned(stmt)) if isinstance(root, ast.Name))
 
 
 def changed_in(stmts: Sequence[ast.stmt]) -> Names:
