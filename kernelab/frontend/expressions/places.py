@@ -181,15 +181,9 @@ def named(node: ast.Attribute) -> ast.expr:
     return new
 
 
-def read(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> Meaning:
-    """Read the part of a value that the indices select."""
-    while groups:
-        refuse_component(frame, base, groups[0], node)
-        base, groups = _step(frame, base, groups, node)
-    return base
-
-
-def _step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[Meaning, Groups]:
+def step(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> tuple[Meaning, Groups]:
+    """The part of a value that the first indices select, and the indices that are left."""
+    refuse_component(frame, base, groups[0], node)
     match base:
         case ArrayRef():
             return element(frame, array_views.enter(frame, base, groups[0], node)), groups[1:]

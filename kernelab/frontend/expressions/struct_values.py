@@ -234,12 +234,9 @@ def read(frame: Frame, base: Meaning, groups: Groups, node: ast.expr) -> Meaning
     """Read the part that indices and component names select; whole structs of an array are not loaded."""
     while groups:
         if is_struct(base):
-            base = _enter(frame, base, groups[0], node)
-        elif isinstance(base, TupleOf):
-            base = places.read(frame, base, groups[:1], node)
+            base, groups = _enter(frame, base, groups[0], node), groups[1:]
         else:
-            return places.read(frame, base, groups, node)
-        groups = groups[1:]
+            base, groups = places.step(frame, base, groups, node)
     return base
 
 
