@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-
 from kernelab.builtins.arithmetic import and_, chain, le, where
 from kernelab.builtins.composite import composite
 from kernelab.builtins.matrix import masked, skew_rows, transpose
@@ -178,12 +176,7 @@ def _with_stretch(rotation: Rows, a: Rows, back: Any) -> list[Any]:
 
 def _split(whole: Expr, *types: Vec | Mat) -> list[Expr]:
     """The results of a decomposition, of the vector that holds them all."""
-    numbers, results = parts(whole), []
-    for type in types:
-        size = int(np.prod(type.shape))
-        results.append(whole.make(type, *numbers[:size]))
-        numbers = numbers[size:]
-    return results
+    return [Expr(whole.builder, atom) for atom in whole.builder.split(whole.atom, types)]
 
 
 def _joined(*results: Expr) -> Expr:

@@ -149,6 +149,11 @@ class Builder:
             return scalars[0]
         return self.apply(str(type), *scalars) if scalars else zero(type)
 
+    def split(self, whole: ir.Atom, types: Sequence[Value]) -> list[ir.Atom]:
+        """The values of these types, of the vector that holds the scalars of all of them."""
+        rest = iter(self.components(whole))
+        return [self.joined(type, [next(rest) for _ in range(size_of(type))]) for type in types]
+
     def units(self, type: Value) -> list[ir.Atom]:
         """The values of a type that are 1 in one component and 0 in the others."""
         places = range(size_of(type))

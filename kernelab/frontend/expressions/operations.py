@@ -10,7 +10,6 @@ Below the frontend an operation has one result: the components of all of them, i
 
 import ast
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
 from kernelab.errors import Diagnostic, Severity
 from kernelab.frontend.expressions.passing import in_order
@@ -31,7 +30,7 @@ from kernelab.frontend.meaning.promote import cast, convert, default_scalar, ope
 from kernelab.frontend.meaning.scope import draws, filled, state_of
 from kernelab.guidance.hint_tables import OF_WARP
 from kernelab.lang import ops
-from kernelab.lang.build import constant, integer, type_of, zero
+from kernelab.lang.build import constant, type_of, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.types import (
@@ -366,14 +365,7 @@ def split_results(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed 
         return whole
     size = size_of(whole.type)
     types = next(results for op in several if sum(map(size_of, results := op.results(whole.type))) == size)
-    starts = accumulate((size_of(type) for type in types), initial=0)
-    return TupleOf(tuple(_part(frame, whole, k, type) for k, type in zip(starts, types, strict=False)))
-
-
-def _part(frame: Frame, whole: Typed, start: int, type: Value) -> Typed:
-    indices = range(start, start + size_of(type))
-    numbers = [frame.builder.apply("extract", whole.atom, integer(k)) for k in indices]
-    return Typed(frame.builder.joined(type, numbers))
+    return TupleOf(tuple(map(Typed, frame.builder.split(whole.atom, types))))
 
 
 def change_variables(
