@@ -490,6 +490,17 @@ def walk(block: Block, entered: Callable[[Stmt], Iterable[Block]] = blocks) -> I
                 yield from walk(inner, entered)
 
 
+def bodies(function: Function) -> Iterator[Block]:
+    """The body of a function, and those of all that it calls, also through others, each once."""
+    seen, waiting = {function}, [function]
+    while waiting:
+        body = waiting.pop().body
+        yield body
+        more = {stmt.function for stmt in of_kind(body, Call)} - seen
+        seen |= more
+        waiting += more
+
+
 def of_kind(block: Block, kind: type[_Kind]) -> Iterator[_Kind]:
     """The statements of one kind in a block and in those inside it."""
     return (stmt for stmt in walk(block) if isinstance(stmt, kind))

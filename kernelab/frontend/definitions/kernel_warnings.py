@@ -23,17 +23,17 @@ from kernelab.lang.types import Array, scalar_of
 
 def note_doubts(frame: Frame, kernel: ir.Function, template: Template) -> None:
     """Add the warnings of a kernel that has been lowered to the notes of its frame."""
-    _note_no_effect(frame, kernel.body, template)
+    _note_no_effect(frame, kernel, template)
     _note_no_thread(frame, template)
     _note_thread_twice(frame, template)
     frame.notes += (*idle_calls(kernel.body, template), *repeated_draws(kernel.body))
 
 
-def _note_no_effect(frame: Frame, body: ir.Block, template: Template) -> None:
+def _note_no_effect(frame: Frame, kernel: ir.Function, template: Template) -> None:
     """Warn where a kernel changes nothing, unless it says so, or a line of it has been pointed out."""
     if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in template.body):
         return
-    if any(note.code in ("unused", "unreached") for note in frame.notes) or _does_something(body):
+    if any(note.code in ("unused", "unreached") for note in frame.notes) or _acts(kernel):
         return
     message, span = f"the kernel {frame.name} changes nothing", template.span
     hint = "store what it computes into an array parameter: y[i] = ...; a function returns it"
@@ -146,17 +146,12 @@ def _drawn_again(call: ir.Call, state: ir.Var) -> Diagnostic:
     return Diagnostic(message, call.span, "unused", "warning", hint=hint)
 
 
-def _does_something(body: ir.Block) -> bool:
-    return any(
-        isinstance(stmt, ir.Store | ir.Atomic | ir.Append | ir.Assert | ir.Print | ir.Native)
-        or (isinstance(stmt, ir.Call) and _acts(stmt.function))
-        for stmt in ir.walk(body)
-    )
+_ACTING = ir.Store | ir.Atomic | ir.Append | ir.Assert | ir.Print | ir.Native
 
 
-@lru_cache(512)  # as for ir.changed_by
+@lru_cache(512)  # many calls may be of one function
 def _acts(function: ir.Function) -> bool:
-    return _does_something(function.body)
+    return any(isinstance(stmt, _ACTING) for body in ir.bodies(function) for stmt in ir.walk(body))
 
 
 # --------------------------------------------------------------------------------------------- lost changes
@@ -277,7 +272,7 @@ def lost_sums(kernel: ir.Function) -> Iterator[ir.Store]:
     """The stores of a kernel of which additions may be lost."""
     stores = ir.of_kind(kernel.body, ir.Store)
     may_meet = any(not {*kernel.threads}.issubset(stmt.indices) for stmt in stores)
-    if may_meet and not _takes_turns(kernel.body):
+    if may_meet and not _takes_turns(kernel):
         yield from _Finder(kernel).stores(kernel.body, ())
 
 
@@ -289,19 +284,16 @@ def lost_stores(kernel: ir.Function) -> Iterator[ir.Store]:
     aside = {stmt.array for stmt in ir.walk(kernel.body) if isinstance(stmt, ir.Load)}
     own = [stmt for stmt in kernel.body.stmts if isinstance(stmt, ir.Store)]
     own = [stmt for stmt in own if stmt.array in kernel.params and stmt.array not in aside]
-    if kernel.threads and own and not _takes_turns(kernel.body):
+    if kernel.threads and own and not _takes_turns(kernel):
         by_thread = _reached(kernel.threads, [*ir.walk(kernel.body)])
         yield from (one for one in own if one.value in by_thread and by_thread.isdisjoint(one.indices))
 
 
-def _takes_turns(body: ir.Block) -> bool:
+def _takes_turns(kernel: ir.Function) -> bool:
     """Whether the result of an atomic is used, in functions that are called, too."""
-    read = frozenset(ir.reads(body))
-    return any(
-        (isinstance(stmt, ir.Atomic) and stmt.out in read)
-        or (isinstance(stmt, ir.Call) and _takes_turns(stmt.function.body))
-        for stmt in ir.walk(body)
-    )
+    bodies = [*ir.bodies(kernel)]
+    read = frozenset(atom for body in bodies for atom in ir.reads(body))
+    return any(stmt.out in read for body in bodies for stmt in ir.of_kind(body, ir.Atomic))
 
 
 class _Finder:

@@ -36,7 +36,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.promote import weak_constant, weak_origins
 from kernelab.lang import ops
-from kernelab.lang.ir import Atom, Block, Call, Native, Print, Var, changed, locals_of, walk
+from kernelab.lang.ir import Alloc, Atom, Call, Function, Native, Print, Var, bodies, changed, walk
 from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Quat, Scalar, Transform, Type, Value, Vec, float32, is_differentiable
 
@@ -350,7 +350,7 @@ def call_gradient(frame: Frame, gradient: GradRef, arguments: Arguments, node: a
     """The derivatives of a function at its arguments: one value, or a tuple of them."""
     entry = entered(frame, _differentiated(frame, gradient, arguments, node), arguments, node, _strong)
     function, result = entry.instance.function, entry.instance.results
-    if _acts(function.body):
+    if _acts(function):
         message = f"grad takes a function of its arguments alone, and {function.name} changes or prints more"
         raise frame.error(node, message, hint="return the value instead of storing it")
     if not isinstance(result, Typed) or not (isinstance(result.type, Scalar) and result.type.is_float):
@@ -390,12 +390,8 @@ def _differentiated(frame: Frame, gradient: GradRef, arguments: Arguments, node:
             raise frame.error(node, f"{describe(other)} has no derivative in a kernel", hint="write a def")
 
 
-def _acts(body: Block) -> bool:
+def _acts(function: Function) -> bool:
     """Whether a function prints, or changes anything but arrays of its own."""
-    own = locals_of(body)
-    return any(
-        isinstance(stmt, Print | Native)
-        or not own.issuperset(changed(stmt))
-        or (isinstance(stmt, Call) and _acts(stmt.function.body))
-        for stmt in walk(body)
-    )
+    stmts = [stmt for body in bodies(function) for stmt in walk(body)]
+    own = {stmt.out for stmt in stmts if isinstance(stmt, Alloc)}
+    return any(isinstance(stmt, Print | Native) or not own.issuperset(changed(stmt)) for stmt in stmts)
