@@ -23,9 +23,12 @@ from worker import Kernelab, Runs, of_arrays
 HEAD = """\
 # What bounds checks cost
 
-kernelab on a CPU, Python {python}, {cores} shared cores, one used; least of {repeat} runs, interleaved,
-in time of the processor; sizes are divided by {shrink}.
-"checked" is the time of what kernelab runs, "without" that of the same code without bounds checks.
+kernelab on a CPU, Python {python}, on one of {cores} shared cores. Times are processor times: the least of {repeat} runs,
+interleaved. Sizes are divided by {shrink}.
+
+* "checked": the code that kernelab runs.
+* "without": the same code without bounds checks.
+
 Made by `python benchmarks/bounds.py --write benchmarks/BOUNDS.md`.
 
 | work | primal, checked (ms) | without | ratio | adjoint, checked (ms) | without | ratio |
