@@ -23,8 +23,8 @@ from worker import Kernelab, Runs, of_arrays
 HEAD = """\
 # What bounds checks cost
 
-kernelab on a CPU, Python {python}, on one of {cores} shared cores. Times are processor times: the least of {repeat} runs,
-interleaved. Sizes are divided by {shrink}.
+kernelab on a CPU, Python {python}, on one of {cores} shared cores. Times are processor times: the least of
+{repeat} runs, interleaved. Sizes are divided by {shrink}.
 
 * "checked": the code that kernelab runs.
 * "without": the same code without bounds checks.
