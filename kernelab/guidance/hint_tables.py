@@ -1,4 +1,4 @@
-r"""Tables of hints for kernels: what to write instead of a habit of Python, NumPy, PyTorch, C or Warp.
+r"""Tables of hints for kernels: what to write instead of idioms of Python, NumPy, PyTorch, C or Warp.
 
 An entry is a line, ``names: hint`` or ``names: reason => hint``; «code» is what editors make edits of:
 

@@ -1,4 +1,4 @@
-"""The IPython extension: ``%load_ext kernelab`` and its undoing.
+"""The IPython extension: ``%load_ext kernelab`` and how it is unloaded.
 
 The only package that may import IPython and the notebook's libraries.
 """

@@ -1,4 +1,4 @@
-"""The tolerances of a gradient check: what an entry may be off from differences, and from float64.
+"""The tolerances of a gradient check: how far an entry may be from differences, and from float64.
 
 Knows pairs of matrices; must not know where these come from.
 """

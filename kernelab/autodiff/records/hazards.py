@@ -1,4 +1,4 @@
-"""Hazards: bytes that a recorded adjoint needs and about to be overwritten, and writes that nobody saw.
+"""Hazards: bytes that a recorded adjoint needs and that are about to be overwritten; writes that nobody saw.
 
 A `Watch` is the snapshot of elements that a recorded launch read.  What happens when they are about to
 change is the tape's policy: they are saved for the adjoint, or there is a warning or an error at that line.

@@ -1,1 +1,1 @@
-"""Checks of single derivative rules, of users and of builtins, against differences of what they are for."""
+"""Checks of single derivative rules, of users and of builtins, against differences of their functions."""

@@ -1,4 +1,4 @@
-"""Checks derivative rules that users wrote against the function that they are for, once each.
+"""Compares each derivative rule that a user wrote, once, with differences of its function.
 
 A kernel of float64 calls the function at random points, a point a thread.  `vjp` and `jvp` differentiate it
 as they would any other, so that a grad function and a jvp function are compared with differences where they

@@ -1,4 +1,4 @@
-"""The signature of a run: a checksum of what a function does, by which a second run is held to the first."""
+"""The signature of a run: a checksum of what a function does, which a second run has to match."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

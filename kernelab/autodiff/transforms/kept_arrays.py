@@ -1,4 +1,4 @@
-"""Arrays that a function makes while a transform runs it, and keeps: what they carry ends with that run.
+"""Arrays that a function makes under a transform, and keeps: their derivatives end with that run.
 
 cache = {}
 def f(x):

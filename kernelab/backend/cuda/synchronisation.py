@@ -1,4 +1,4 @@
-"""Synchronisation with a CUDA device: streams that use the same memory, and launches not looked at yet.
+"""Synchronisation with a CUDA device: streams that use the same memory, and launches whose status is pending.
 
 A device's own stream hands memory out, takes it back, copies and clears.  Before it touches an allocation
 it waits for the other streams in which launches have used it; any other stream waits for the own one.

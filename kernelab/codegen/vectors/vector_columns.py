@@ -1,4 +1,4 @@
-"""Loops along rows: in each iteration all lanes come to the same column, each lane in a row of its own.
+"""Loops along rows: each lane has its own row, and all lanes reach the same column in each iteration.
 
     for k in range(n): s += x[i, k]        reads x[i, 0] .. x[i, 15] by one load for each lane
 

@@ -1,4 +1,4 @@
-"""C++ text of helpers that move whole vectors, of which each lane has one anywhere in memory, and columns.
+"""C++ text of helpers that move whole vectors, one for each lane, anywhere in memory, and columns.
 
     memory       .. x5 y5 z5 ..  x0 y0 z0 ..  x7 y7 z7 ..      one vector for each lane
     registers    x0 y0 z0 0  x4 y4 z4 0 ..  x1 y1 z1 0 ..      rows of four numbers

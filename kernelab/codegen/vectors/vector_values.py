@@ -1,4 +1,4 @@
-"""Values of vector code: a scalar where a group of threads has one value, else a vector with a lane a thread.
+"""Values of vector code: a scalar if a group has one value, else a vector with a lane for each thread.
 
 A `VectorValues` knows the mask under which it writes, "" where all lanes are on.
 """

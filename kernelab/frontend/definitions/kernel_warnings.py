@@ -1,4 +1,4 @@
-"""Warns of kernels and functions that keep all rules and hardly are what was meant.
+"""Warns of kernels and functions that are valid, but probably mistakes.
 
 Must not know how a kernel is lowered: it looks at the tree of a def, at what its frame has found out, and for
 sums that threads lose, where one loads an element, adds to it and stores it and so do others, at the IR.

@@ -1,4 +1,4 @@
-"""Refuses Python constructs that a kernel cannot contain, and says what to write instead of a habit."""
+"""Refuses Python constructs that a kernel cannot contain, and says what to write instead."""
 
 import ast
 import builtins

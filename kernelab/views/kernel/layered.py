@@ -1,4 +1,4 @@
-"""Draws a graph without cycles in layers: each box below those that lead to it, few edges crossing.
+"""Draws a graph without cycles in layers: each box is below those that lead to it, and few edges cross.
 
 The method of K. Sugiyama, S. Tagawa, M. Toda, "Methods for Visual Understanding of Hierarchical System
 Structures", IEEE Transactions on Systems, Man, and Cybernetics 11 (1981): layers by the longest path, places
