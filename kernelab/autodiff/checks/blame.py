@@ -261,9 +261,9 @@ def _without_slope(at: Event, after: Event) -> Fault | None:
     if not len(lanes):
         return None
     points, results = [values[lanes] for values in at.operands], at.result[lanes]
-    slopes = adjoints(operation, points, np.ones(results.shape))
+    slopes = adjoints(operation, points)
     has_value = ~_in_any([~np.isfinite(results)])
-    has_slope = ~_in_any([~np.isfinite(v) for v in slopes.values()])
+    has_slope = ~_in_any([~np.isfinite(v) for v in slopes])
     if (has_value & has_slope).all():
         return None
     first = int(np.argmin(has_value & has_slope))

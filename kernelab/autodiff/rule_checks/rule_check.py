@@ -89,13 +89,13 @@ def mistakes(rules: CustomRules) -> list[Diagnostic]:
         kinds -= {"jvp"}  # the tangent of a surrogate
     if not kinds:
         return []
-    check = _Check(rules)
+    check = RuleCheck(rules)
     by_kind = _sampled(check, kinds)
     diagnostics = [by_kind[kind] if kind in by_kind else check.never_compared(kind) for kind in sorted(kinds)]
     return [each for each in diagnostics if each is not None]
 
 
-def _sampled(check: "_Check", kinds: set[RuleName]) -> dict[RuleName, Diagnostic]:
+def _sampled(check: "RuleCheck", kinds: set[RuleName]) -> dict[RuleName, Diagnostic]:
     """The first mistake in each of some rules at samples, unusual ones where it runs at no usual one."""
     texts = [inline(text) for text in (check.function, *check.rule_of.values())]
     points = samples(check.function, not check.is_rough, tried_integers(texts))
@@ -106,7 +106,7 @@ def _sampled(check: "_Check", kinds: set[RuleName]) -> dict[RuleName, Diagnostic
 
 @np.errstate(all="ignore")  # samples overflow, and leave the domain
 def _compared(
-    check: "_Check", kinds: set[RuleName], points: Iterator[Point], most: int
+    check: "RuleCheck", kinds: set[RuleName], points: Iterator[Point], most: int
 ) -> dict[RuleName, Diagnostic]:
     """The first mistake in each of some rules, compared so often with samples."""
     by_kind: dict[RuleName, Diagnostic] = {}
@@ -127,7 +127,7 @@ def _compared(
     return by_kind
 
 
-def _inside(check: "_Check") -> Iterator[Point]:
+def _inside(check: "RuleCheck") -> Iterator[Point]:
     """Points at which a function is defined, where it is not at the usual ones."""
     for points in far_samples(check.function):
         if check.arrays or check.runs(points):
@@ -144,7 +144,7 @@ def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None
     Each of `points` holds the values of one parameter, a point a row; without them, for a function that takes
     arrays, the usual samples are taken.
     """
-    check = _Check(rules)
+    check = RuleCheck(rules)
     kinds = check.rule_of.keys() - {"jvp"}
     if not points:
         by_kind = _sampled(check, kinds)
@@ -157,7 +157,7 @@ def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None
 # ------------------------------------------------------------------------------------------ comparisons
 
 
-class _Check:
+class RuleCheck:
     """The programs that compare the rules of a function; the weights of what it changes are random.
 
     The weight is 1 where there is one result only, a number.
@@ -344,6 +344,10 @@ class _Check:
         moves = {name: np.subtract(results[name], left[name], dtype=np.float64) for name in left}
         return {name: np.abs(moves[name]) / NOISE + np.abs(left[name]) for name in left}
 
+    def size_of_terms(self, weights: Point) -> Numpy:
+        """The same of the weighted sum, at the points where a comparison has started."""
+        return self.weighted(self.terms, {name: np.abs(weight) for name, weight in weights.items()})
+
     def adjoints(self, points: Point, weights: Point) -> Point:
         """What the adjoint makes of the weights, where the function has left its arrays."""
         assert self.adjoint is not None
@@ -367,9 +371,8 @@ class _Check:
         self, kind: RuleName, points: Point, weights: Point, name: str, direction: Numpy, claimed: Numpy
     ) -> tuple[int, float, float] | None:
         """The first point where a derivative along a direction is not that of differences, and both."""
-        sizes = {each: np.abs(weight) for each, weight in weights.items()}
         look = self.moved(points, weights, name, direction)
-        slope = slopes(look, self.weighted(self.terms, sizes), self.tolerance, self.is_rough)
+        slope = slopes(look, self.size_of_terms(weights), self.tolerance, self.is_rough)
         allowed = self.tolerance * np.maximum(np.abs(slope.values), np.abs(claimed)) + slope.errors
         is_right = np.isfinite(claimed) & (np.abs(slope.values - claimed) <= allowed)
         usable = slope.known & ~self.endless
