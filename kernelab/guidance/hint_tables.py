@@ -64,7 +64,7 @@ def _is_plain(names: str) -> bool:
 
 
 NAMES = Table(r"""
-list|List|Sequence|NDArray|ndarray|Tensor: write array[float], or array2d[float]
+list|List|Sequence|NDArray|ndarray|Tensor|template: write array[float], or array2d[float]
 dict|Dict: use vec2, vec3 or vec4 for a few numbers, a struct for named ones, array parameters for many
 Optional: an argument is always given: write its type alone
 launch: a kernel launches no other: make it a function that returns a value, or launch both from Python
@@ -77,7 +77,6 @@ boolean|Bool: write «bool»
 size: write len(x), or x.shape[0]
 prange: write i = tid() in place of the loop, and launch n threads: kernel[n](...)
 ndrange|grouped: write i, j = tid() in place of the loop, and launch a grid: kernel[n, m](...)
-template: write array[float], or array2d[float]
 i|j|idx|index|thread: write «^{name} = tid()» on a line above, for the number of the thread
 true|True_|TRUE: write «True»
 false|FALSE: write «False»
@@ -142,7 +141,7 @@ divmod: write x // y and x % y
 e: write exp(x) for a power of e, «exp(1.0)» for e itself
 π|Pi: write «pi»
 plt|matplotlib|pd: a kernel computes: draw on the host, when it has run
-time: pass it as an argument
+time|input: pass it as an argument
 end|endif|endfor|done|fi: a block ends with its indentation: remove it
 self|this: a kernel is not a method: name every argument
 isinstance: the types of a kernel are known before it runs: write one function for each type
@@ -150,7 +149,6 @@ ones: write zeros(n), then a loop that sets every element
 map: write a loop over range(n)
 tuple|Tuple: write (a, b, c); as a type vec2, vec3 or a struct
 complex|complex64|complex128: use a vec2 for the real and the imaginary part
-input: pass it as an argument
 enumerate|zip|reversed: write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over
     range(n)
 np|numpy|torch|jnp|jax|tf|F|nn|cp|cupy|sp|scipy|autograd: write sin, where, max, ... without a prefix
@@ -247,7 +245,7 @@ Starred: a kernel cannot unpack with a star here => write the values one by one
 NamedExpr: a kernel cannot assign inside an expression here => assign on a line of its own, then use the
     name
 Match: a kernel cannot contain a match statement => write if, elif and else
-JoinedStr: a kernel cannot build text => write print("x =", x), or printf("x = %f\n", x)
+JoinedStr|formatting: a kernel cannot build text => write print("x =", x), or printf("x = %f\n", x)
 identity: a kernel cannot compare with is => write == or !=
 membership: a kernel cannot search with in here => write x in (a, b, c), or a for loop that compares
 iteration: a loop goes over range(...), arrays, vectors and tuples, not over this => write for i in
@@ -255,7 +253,6 @@ iteration: a loop goes over range(...), arrays, vectors and tuples, not over thi
 keys: a loop in a kernel cannot sort, filter or map => write for i in range(n), with an if in its body
 target: the index of a loop has to be one name => write for i in range(...)
 text: a kernel cannot use text as a value => use a number, for example an int that stands for the case
-formatting: a kernel cannot build text => write print("x =", x), or printf("x = %f\n", x)
 nothing: a kernel has no None => use a number that stands for nothing, for example -1
 complex: a kernel has no complex numbers => use a vec2 for the real and the imaginary part
 star_parameters: a kernel cannot take *args or **kwargs => name every argument, or pass an array
