@@ -58,6 +58,12 @@ OPERATIONS = {entry.node: entry.name for entry in (*BINARY, *UNARY)}
 SYMBOLS = {entry.name: entry.symbol for entry in BINARY}
 """How operators between two operands are written, by their operations."""
 
+OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+"""The comparisons, each with the one that holds of integers where it does not."""
+
+MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+"""The comparisons of order, each with the one that says the same of its operands the other way round."""
+
 COMPUTED: dict[str, Callable[..., Any]] = {
     **{entry.name: entry.compute for entry in (*BINARY, *UNARY)},
     "abs": abs,

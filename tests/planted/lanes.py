@@ -47,7 +47,7 @@ LANES = (
     Fault(
         "an assertion of a launch holds where it does not",
         CODEGEN,
-        'return one and other and f"{one.low} {SIGNS[op.name]} {other.low}"',
+        'return one and other and f"{one.low} {SYMBOLS[op.name]} {other.low}"',
         'return one and other and "true"',
         VECTORS,
     ),

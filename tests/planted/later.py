@@ -263,7 +263,7 @@ LATER = (
     Fault(
         "vector code takes a row in which no thread takes a branch for one in which all do",
         CODEGEN,
-        'return [f"{one.text} {SIGNS[name]} {other.text}"], [], []',
+        'return [f"{one.text} {SYMBOLS[name]} {other.text}"], [], []',
         "return [], [], []",
         VECTORS,
     ),

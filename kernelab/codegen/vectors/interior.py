@@ -8,9 +8,10 @@ There vector code has no masks for these branches, and tests no index whose rang
 from typing import NamedTuple
 
 from kernelab.codegen.cpp.helpers import Names
-from kernelab.codegen.vectors.launch_rule import MOST, OPPOSITE, SIGNS, LaunchRanges, Order, orders
+from kernelab.codegen.vectors.launch_rule import MOST, LaunchRanges, Order, orders
 from kernelab.codegen.vectors.variation import LINEAR, UNIFORM, Variations
 from kernelab.lang import ir
+from kernelab.lang.operators import MIRRORED, SYMBOLS
 from kernelab.lang.types import Array, bool_, int32
 
 
@@ -19,9 +20,6 @@ class Affine(NamedTuple):
 
     is_linear: bool
     text: str
-
-
-_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 class Interior:
@@ -72,7 +70,7 @@ class Interior:
         if let is None or let.out.type != bool_:
             return False
         varying = [arg for arg in let.args if self._of(arg) != UNIFORM]
-        if let.op.name in OPPOSITE:
+        if let.op.name in MIRRORED:
             return [self._of(arg) for arg in varying] == [LINEAR]
         return let.op.name in ("and", "or", "not") and bool(varying) and all(map(self._is_border, varying))
 
@@ -110,9 +108,9 @@ class Interior:
         if one is None or other is None or (one.is_linear and other.is_linear):
             return None
         if other.is_linear:
-            name, one, other = _MIRRORED[name], other, one
+            name, one, other = MIRRORED[name], other, one
         if not one.is_linear:
-            return [f"{one.text} {SIGNS[name]} {other.text}"], [], []
+            return [f"{one.text} {SYMBOLS[name]} {other.text}"], [], []
         # Below this the sum of both is what 32 bits hold, too.
         rows = [f"{one.text} <= {MOST} && {one.text} >= -{MOST}"] if one.text != "0" else []
         at = f"{other.text} - {one.text}"

@@ -17,6 +17,7 @@ from kernelab.codegen.cpp.helpers import Names
 from kernelab.codegen.vectors.variation import Lets, lets_of
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ir
+from kernelab.lang.operators import MIRRORED, OPPOSITE, SYMBOLS
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, bytes_of, int32
 from kernelab.passes.access.independence import changed, read_only
@@ -97,13 +98,8 @@ class Range(NamedTuple):
     rules: tuple[str, ...] = ()
 
 
-SIGNS = {"lt": "<", "gt": ">", "le": "<=", "ge": ">=", "eq": "==", "ne": "!="}
-
 Tests = Sequence[tuple[ir.Atom, bool]]
 """The conditions of branches, and how they come out."""
-
-OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
-"""The comparisons, each with the one that holds where it does not."""
 
 Order = tuple[str, ir.Atom, ir.Atom]
 """A comparison of two int32."""
@@ -117,7 +113,7 @@ def orders(lets: Lets, cond: ir.Atom, truth: bool) -> tuple[list[Order], bool]:
         case ir.Let(_, op, args) if op.name == ("and" if truth else "or"):
             parts = [orders(lets, arg, truth) for arg in args]
             return [order for found, _ in parts for order in found], all(is_all for _, is_all in parts)
-        case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and left.type == right.type == int32:
+        case ir.Let(_, op, (left, right)) if op.name in MIRRORED and left.type == right.type == int32:
             return [(op.name if truth else OPPOSITE[op.name], left, right)], True
     return [], False
 
@@ -214,9 +210,9 @@ class LaunchRanges:
     def holds(self, cond: ir.Atom) -> str | None:
         """A comparison of launch constants as a condition of the launch; None for any other."""
         match self._lets.get(cond):
-            case ir.Let(_, op, (left, right)) if op.name in SIGNS and left.type == right.type == int32:
+            case ir.Let(_, op, (left, right)) if op.name in OPPOSITE and left.type == right.type == int32:
                 one, other = (self.of(arg) if self._is_constant(arg) else None for arg in (left, right))
-                return one and other and f"{one.low} {SIGNS[op.name]} {other.low}"
+                return one and other and f"{one.low} {SYMBOLS[op.name]} {other.low}"
         return None
 
     def _is_constant(self, atom: ir.Atom) -> bool:

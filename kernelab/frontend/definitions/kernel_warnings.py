@@ -18,6 +18,7 @@ from kernelab.guidance.hint_tables import NAMES
 from kernelab.lang import ir, ops
 from kernelab.lang.build import type_of
 from kernelab.lang.dependence import reached
+from kernelab.lang.operators import MIRRORED, OPPOSITE
 from kernelab.lang.types import Array, scalar_of
 
 
@@ -236,8 +237,6 @@ def _lost_copy(template: Template, target: ast.expr, name: str) -> Iterator[Diag
 Condition = tuple[ir.Atom, bool]
 """A value, and what it is where something runs."""
 
-_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
-_TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _SHARED_BY_MANY = frozenset({"mod", "floordiv", "bit_and", "shr", "rshift"})
 """What several indices have one result of."""
 
@@ -356,10 +355,10 @@ class _Finder:
             case ir.Let(_, op, (a, b)) if op.name in ("and", "or"):
                 both = self.picked(a, truth), self.picked(b, truth)
                 return sum(both) if truth == (op.name == "and") else min(both)
-            case ir.Let(_, op, (a, b)) if op.name in _OPPOSITE:
-                name = op.name if truth else _OPPOSITE[op.name]
+            case ir.Let(_, op, (a, b)) if op.name in OPPOSITE:
+                name = op.name if truth else OPPOSITE[op.name]
                 if a not in self.by_thread:
-                    name, a, b = _TURNED.get(name, name), b, a
+                    name, a, b = MIRRORED.get(name, name), b, a
                 return int(self.picks(name, a, b))
             case ir.If(outs, cond, then, orelse) if atom in outs:
                 ways = ((then.yields[outs.index(atom)], True), (orelse.yields[outs.index(atom)], False))

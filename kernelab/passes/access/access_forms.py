@@ -15,6 +15,7 @@ from typing import Literal, assert_never
 
 from kernelab.data_classes import dataclass
 from kernelab.lang import ir
+from kernelab.lang.operators import OPPOSITE
 from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import Array, bool_, int32, int64
 from kernelab.passes.access.affine_forms import (
@@ -66,7 +67,6 @@ def accesses(function: ir.Function) -> tuple[Access, ...]:
 
 
 _SIGNED = (int32, int64)
-_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 Condition = tuple[str, ir.Atom, ir.Atom]
 
@@ -157,7 +157,7 @@ class Walker:
 
     def let(self, stmt: ir.Let) -> None:
         name, args = stmt.op.name, stmt.args
-        if name in ("and", "or") or (name in _OPPOSITE and args[0].type in _SIGNED):
+        if name in ("and", "or") or (name in OPPOSITE and args[0].type in _SIGNED):
             self.conditions[stmt.out] = name, args[0], args[1]
         elif name == "not":
             self.conditions[stmt.out] = name, args[0], args[0]
@@ -272,7 +272,7 @@ class Walker:
                 left, right = self.form(a), self.form(b)
                 if left is None or right is None:
                     return [], False
-                return [*compared(name if truth else _OPPOSITE[name], left, right)], True
+                return [*compared(name if truth else OPPOSITE[name], left, right)], True
 
     def cases_of(self, atom: ir.Atom, truth: bool) -> Cases:
         """The cases in which a condition is true, or false."""
