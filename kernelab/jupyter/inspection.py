@@ -18,7 +18,6 @@ from IPython.utils.tokenutil import token_at_cursor
 
 from kernelab.builtins.language_words import ways_of
 from kernelab.builtins.table import signature
-from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError, Source
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.meanings import BuiltinRef, TypeRef
@@ -29,7 +28,7 @@ from kernelab.lang import ops
 from kernelab.lang.ir import Let, defined, walk
 from kernelab.lang.operators import SYMBOLS
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, Undefined, VecPattern, Zero
-from kernelab.lang.types import Vec, type_named
+from kernelab.lang.types import Vec, spelled, type_named
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import short
@@ -105,7 +104,7 @@ def _kinds(kernels: Sequence[Kernel], line: int) -> dict[str, str]:
     for var in defined(function.body):
         if var.hint and (var.hint not in kinds or var.span.line <= line):
             kinds[var.hint] = str(var.type)
-    return kinds | {formal.name: spelt(str(formal.type)) for formal in kernel.definition.signature}
+    return kinds | {formal.name: spelled(formal.type) for formal in kernel.definition.signature}
 
 
 def _of_word(word: str, names: Mapping[str, Any], used: tuple[Op, ...]) -> Iterator[str]:
@@ -170,7 +169,7 @@ def described(shown: object) -> Sections | None:
     match shown:
         case Kernel():
             params = shown.definition.function.params
-            head = ", ".join(f"{param.hint}: {spelt(str(param.type))}" for param in params)
+            head = ", ".join(f"{param.hint}: {spelled(param.type)}" for param in params)
             names = ", ".join(param.hint for param in params)
             use = f"{shown.name}[n]({names})\nkl.launch({shown.name}, dim=n, inputs=[{names}])"
             sections = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.doc), ("Launch", use)]

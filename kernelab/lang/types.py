@@ -250,6 +250,11 @@ def wide(type: Value) -> Value:
     return with_scalar(type, float32) if scalar_of(type) in HALVES else type
 
 
+def spelled(type: object) -> str:
+    """A type, or the name of one, as users write it: ``float`` and ``int`` are 32 bits wide."""
+    return re.sub(r"\b(float|int)32\b", r"\1", str(type))
+
+
 def bytes_of(type: Value) -> int:
     """The size of a value in memory, in bytes."""
     return size_of(type) * scalar_of(type).bits // 8

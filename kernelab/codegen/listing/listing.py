@@ -15,14 +15,14 @@ from typing import assert_never
 
 from kernelab.codegen.listing.folding import Folded, coalesce, fold, leaves, split, tidy
 from kernelab.codegen.listing.latex import latex
-from kernelab.codegen.listing.listing_expressions import NOT, Expressions, is_start_at_zero, spelt
+from kernelab.codegen.listing.listing_expressions import NOT, Expressions, is_start_at_zero
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import NOWHERE, Span
 from kernelab.hooks import Displayed
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ops import TRIPS
-from kernelab.lang.types import bytes_of
+from kernelab.lang.types import bytes_of, spelled
 
 WIDTH = 64
 """The width at which a signature is broken."""
@@ -253,7 +253,7 @@ class _Printer:
                 return self.let(stmt)
             case ir.Alloc(out, shape):
                 sizes = str(shape[0]) if len(shape) == 1 else str(shape)
-                return f"{self.name(out)} = zeros({sizes}, {spelt(str(elem_of(out)))})"
+                return f"{self.name(out)} = zeros({sizes}, {spelled(elem_of(out))})"
             case ir.Load():
                 return self.assignment(self.name(stmt.out), stmt)
             case ir.Store(array, indices, value):
@@ -443,7 +443,7 @@ def _dedent(rows: Rows) -> Rows:
 
 def _signature(function: ir.Function, name: Callable[[ir.Var], str]) -> list[Line]:
     start = f"def {function.name}("
-    params = [f"{name(param)}: {spelt(str(param.type))}" for param in function.params]
+    params = [f"{name(param)}: {spelled(param.type)}" for param in function.params]
     if len(start) + len(", ".join(params)) < WIDTH:
         return [Line(f"{start}{', '.join(params)}):", function.span)]
     rows = [" " * 8]

@@ -3,7 +3,6 @@
 Knows the symbols of the table and Python's precedence; must not know statements.
 """
 
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +11,7 @@ from kernelab.codegen.listing.folding import Folded
 from kernelab.data_classes import dataclass
 from kernelab.lang.ir import Atom, Const, If, Let, Load, Stmt, Var
 from kernelab.lang.ops import COPY, SHAPE, Op
-from kernelab.lang.types import Scalar, scalar_of, shape_of, size_of
+from kernelab.lang.types import Scalar, scalar_of, shape_of, size_of, spelled
 
 TERNARY, OR, AND, NOT, COMPARE = 0, 1, 2, 3, 4
 SUM, PRODUCT, UNARY, POWER, ATOM = 9, 10, 11, 12, 20
@@ -25,11 +24,6 @@ _PREFIX = {"not": NOT, "-": UNARY, "+": UNARY, "~": UNARY}
 
 SPELT_OUT = 4
 """A vector or matrix of so many components is shown with all of them."""
-
-
-def spelt(name: str) -> str:
-    """A type as users write it: ``float`` and ``int`` are 32 bits wide."""
-    return re.sub(r"\b(float|int)32\b", r"\1", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +94,7 @@ class Expressions:
             case _, (a, b) if op.symbol in _INFIX:
                 return self.infix(op.symbol, a, b)
             case _:
-                return Text(f"{spelt(op.name)}({self.list(args)})")
+                return Text(f"{spelled(op.name)}({self.list(args)})")
 
     def negated(self, atom: Atom) -> Text | None:
         """The operand of the minus in ``-x``, ``-x * y`` or ``-x / y``: subtracting it is exact."""

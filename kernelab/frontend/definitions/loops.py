@@ -28,13 +28,13 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
 )
-from kernelab.frontend.meaning.promote import cast, convert, integer_hint, spelled
+from kernelab.frontend.meaning.promote import cast, convert, integer_hint
 from kernelab.frontend.meaning.scope import targets
 from kernelab.frontend.meaning.syntax_trees import Jump, escaping
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, Const, Storage, Var
 from kernelab.lang.ops import TRIPS
-from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32
+from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32, spelled
 
 
 def backwards(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[LoopHead, Atom, Atom]:

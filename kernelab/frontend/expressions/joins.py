@@ -24,11 +24,11 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
 )
-from kernelab.frontend.meaning.promote import cast, default_scalar, spelled, weak_constant
+from kernelab.frontend.meaning.promote import cast, default_scalar, weak_constant
 from kernelab.frontend.meaning.syntax_trees import LEFT, Jump
 from kernelab.lang.build import zero
 from kernelab.lang.ir import Atom, Var
-from kernelab.lang.types import Scalar, Value, bool_, float32
+from kernelab.lang.types import Scalar, Value, bool_, float32, spelled
 
 RETURNED = "%value"
 """The name under which the value of a return statement is kept."""

@@ -23,11 +23,11 @@ from kernelab.frontend.meaning.meanings import (
     is_number,
     numbers,
 )
-from kernelab.frontend.meaning.promote import cast, convert, nearest, spelled
+from kernelab.frontend.meaning.promote import cast, convert, nearest
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.structs import AnyType
-from kernelab.lang.types import Mat, Quat, Scalar, Transform, Value, Vec, float32, int32
+from kernelab.lang.types import Mat, Quat, Scalar, Transform, Value, Vec, float32, int32, spelled
 
 Groups = list[list[ast.expr]]
 COMPONENTS = ("x", "y", "z", "w")

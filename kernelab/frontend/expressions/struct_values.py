@@ -39,12 +39,12 @@ from kernelab.frontend.meaning.meanings import (
     parts_of,
 )
 from kernelab.frontend.meaning.name_lookup import Constant
-from kernelab.frontend.meaning.promote import convert, spelled
+from kernelab.frontend.meaning.promote import convert
 from kernelab.host.traced import Traced, untraced
 from kernelab.lang.build import constant, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray, difference, leaves
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, spelled
 
 # ------------------------------------------------------------------------- atoms of any value
 

@@ -47,6 +47,7 @@ from kernelab.lang.types import (
     scalar_of,
     shape_of,
     size_of,
+    spelled,
 )
 
 Operands = Sequence[Weak | Typed]
@@ -217,12 +218,6 @@ def integer_hint(frame: Frame, node: ast.expr, type: str = "int") -> str:
         case _:
             return hint
     return f"{hint}, or {frame.places.text(left)} // {frame.places.text(right)} of two ints"
-
-
-def spelled(type: Value) -> str:
-    """A type as users write it: float32 as float, int32 as int."""
-    names: dict[Value, str] = {float32: "float", int32: "int", bool_: "bool"}
-    return names.get(type, str(type))
 
 
 def operate(
