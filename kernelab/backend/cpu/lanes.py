@@ -5,8 +5,9 @@ NumPy array with one item a lane.  A frame finds an outer variable in the frame 
 of its own lanes.  Must not know what any statement does.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -116,6 +117,18 @@ class LaneStack:
 # ----------------------------------------------------------------------------------------------------- turns
 
 
+_CHANGED: dict[AtomicKind, Callable[[Numpy, Numpy], Numpy]] = {
+    "add": operator.add,
+    "min": lambda old, value: np.where(value < old, value, old),
+    "max": lambda old, value: np.where(value > old, value, old),
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "exch": lambda old, value: value,
+}
+"""The values of elements after an atomic, but for that of ``cas``, which compares them first."""
+
+
 def in_turn(
     kind: AtomicKind, array: Numpy, places: tuple[Any, ...], values: Numpy, compare: Numpy | None
 ) -> Numpy:
@@ -124,31 +137,12 @@ def in_turn(
     for turn in _turns(array, places, len(values)):
         at = tuple(i[turn] if isinstance(i, np.ndarray) else i for i in places)
         old[turn] = array[at]
-        array[at] = _changed(kind, old[turn], values[turn], None if compare is None else compare[turn])
+        before, value = old[turn], values[turn]
+        if compare is None:
+            array[at] = _CHANGED[kind](before, value)
+        else:
+            array[at] = np.where(before == compare[turn], value, before)
     return old
-
-
-def _changed(kind: AtomicKind, old: Numpy, value: Numpy, compare: Numpy | None) -> Numpy:
-    """The values of elements after an atomic."""
-    match kind:
-        case "add":
-            return old + value
-        case "min":
-            return np.where(value < old, value, old)
-        case "max":
-            return np.where(value > old, value, old)
-        case "and":
-            return old & value
-        case "or":
-            return old | value
-        case "xor":
-            return old ^ value
-        case "exch":
-            return value
-        case "cas":
-            return np.where(old == compare, value, old)
-        case _:
-            assert_never(kind)
 
 
 def _turns(array: Numpy, places: tuple[Any, ...], lanes: int) -> list[Numpy]:
