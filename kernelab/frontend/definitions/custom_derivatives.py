@@ -145,10 +145,8 @@ class _Lowering:
                     return self.replay(rule)
                 case "jvp":
                     return self.jvp(rule)
-        except BrokenCall as broken:
+        except (BrokenCall, Mistake) as broken:
             self.errors += broken.diagnostics
-        except Mistake as mistake:
-            self.errors.append(mistake.diagnostic)
         assert len(self.errors) > before or is_trial()
         return None
 

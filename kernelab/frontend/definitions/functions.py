@@ -217,28 +217,28 @@ class UserFunction(FunctionHints, Single, Displayed):
             raise Recursion(self.name)
         self._renew()
         if bound not in self._instances:
-            self._active.add(functions)
             try:
-                self._instances[bound] = self._lowered(bound)
-            finally:
-                self._active.remove(functions)
-            # A rule may call the function that it belongs to: there it is the plain one.
-            self._instances[bound] = self._with_rules(self._instances[bound], bound)
+                self._active.add(functions)
+                try:
+                    plain = self._lowered(bound)
+                finally:
+                    self._active.remove(functions)
+                self._instances[bound] = plain  # which a rule gets that calls the function it belongs to
+                self._instances[bound] = self._with_rules(plain, bound)
+            except (Mistake, BrokenCall) as broken:
+                self._instances[bound] = BrokenCall(broken.diagnostics)
         instance = self._instances[bound]
         if isinstance(instance, BrokenCall):
             raise BrokenCall(instance.diagnostics)
         return instance
 
-    def _lowered(self, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
+    def _lowered(self, bound: tuple[Bound, ...]) -> Instance:
         pairs = list(zip(self.signature(), bound, strict=True))
         params = {p.name: as_meaning(p.name, b, p.span) for p, b in pairs}
-        try:
-            frame = lower_def(self.template, params, result=self._result_type())
-        except Mistake as mistake:
-            return BrokenCall((mistake.diagnostic,))
+        frame = lower_def(self.template, params, result=self._result_type())
         errors = frame.diagnostics if frame.broken else self._missing_return()
         if errors or frame.broken:
-            return BrokenCall(tuple(errors))
+            raise BrokenCall(tuple(errors))
         self.captured |= snapshot(frame.scope.captured)
         self.constants |= frame.scope.constants
         self.callee_rules |= frame.scope.callee_rules
@@ -270,13 +270,10 @@ class UserFunction(FunctionHints, Single, Displayed):
             return [Diagnostic(message, self.template.places(bare[0]), hint="write the value behind return")]
         return [Diagnostic(message, self.span, hint="add a return with a value at the end")]
 
-    def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
-        if self.rules is None or isinstance(instance, BrokenCall):
+    def _with_rules(self, instance: Instance, bound: tuple[Bound, ...]) -> Instance:
+        if self.rules is None:
             return instance
-        try:
-            rules = self.rules.lower(self, bound, instance)
-        except BrokenCall as broken:
-            return broken
+        rules = self.rules.lower(self, bound, instance)
         return replace(instance, function=replace(instance.function, custom=rules))
 
     def set_rules(self, rules: Rules | None) -> None:

@@ -116,14 +116,11 @@ class NativeFunction(UserFunction):
                 raise BrokenCall((Diagnostic(message, parameter.span, "annotation", hint=hint),))
         return tuple(p.type for p in self.signature() if p.type is not None)
 
-    def _lowered(self, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
-        try:
-            self._refuse_body()
-            result = self._result()
-            params = self._params()
-            snippet = self._snippet(self.texts.snippet, self.name, params, result)
-        except Mistake as mistake:
-            return BrokenCall((mistake.diagnostic,))
+    def _lowered(self, bound: tuple[Bound, ...]) -> Instance:
+        self._refuse_body()
+        result = self._result()
+        params = self._params()
+        snippet = self._snippet(self.texts.snippet, self.name, params, result)
         function = self._function(snippet, params, {})
         results: Meaning | None = None if result is None else Typed(function.body.yields[0])
         return Instance(function, results)
@@ -218,18 +215,11 @@ class NativeFunction(UserFunction):
 
     # ---- its derivative
 
-    def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
-        if isinstance(instance, BrokenCall):
-            return instance
+    def _with_rules(self, instance: Instance, bound: tuple[Bound, ...]) -> Instance:
         rules = self.rules
-        try:
-            others = CustomRules(instance.function) if rules is None else rules.lower(self, bound, instance)
-            grad = others.grad if self.texts.adj is None else self._grad()
-            replay = others.replay if self.texts.replay is None else self._replay()
-        except BrokenCall as broken:
-            return broken
-        except Mistake as mistake:
-            return BrokenCall((mistake.diagnostic,))
+        others = CustomRules(instance.function) if rules is None else rules.lower(self, bound, instance)
+        grad = others.grad if self.texts.adj is None else self._grad()
+        replay = others.replay if self.texts.replay is None else self._replay()
         own: set[RuleName] = {"grad"} if self.texts.adj is not None else set()
         own |= {"replay"} if self.texts.replay is not None else set()
         checked = others.checked | own if self.texts.checked else others.checked - own

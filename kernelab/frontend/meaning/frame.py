@@ -30,6 +30,7 @@ class Mistake(Exception):
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
+        self.diagnostics = (diagnostic,)
 
     @classmethod
     def of(cls, message: str, code: str, hint: str = "", span: Span | None = None) -> Self:
