@@ -32,7 +32,7 @@ from kernelab.lang.ops import (
     VecPattern,
     Zero,
 )
-from kernelab.lang.promotion import Promotable, promoted
+from kernelab.lang.promotion import Promotable, default_scalar, promoted
 from kernelab.lang.rounding import Numpy, computed, rounded
 from kernelab.lang.types import (
     BY_DTYPE,
@@ -43,7 +43,6 @@ from kernelab.lang.types import (
     Value,
     Vec,
     bool_,
-    float32,
     int32,
     scalar_of,
     shape_of,
@@ -271,15 +270,8 @@ def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Value:
     type = type_of(value)
     if type is not None:
         return type
-    match value:
-        case np.generic():
-            pass
-        case bool():
-            return bool_
-        case int():
-            return int32
-        case float():
-            return float32
+    if _is_literal(value):
+        return default_scalar(value)
     # In this order: a transform refuses to tell the address of values that it computes with.
     is_array = isinstance(getattr(value, "dtype", None), Value) or hasattr(value, "__array_interface__")
     if is_array and not isinstance(value, np.ndarray | np.generic):
@@ -318,8 +310,11 @@ def _kind_of(operand: Any, type: Value) -> Value:
 
 
 def _promotable(operand: Any, type: Value) -> Promotable:
-    is_literal = isinstance(operand, int | float) and not isinstance(operand, np.generic)
-    return type, "literal" if is_literal else "own"
+    return type, "literal" if _is_literal(operand) else "own"
+
+
+def _is_literal(operand: Any) -> bool:
+    return isinstance(operand, int | float) and not isinstance(operand, np.generic)
 
 
 def signature(op: Op) -> str:

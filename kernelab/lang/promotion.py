@@ -12,6 +12,11 @@ Promotable = tuple[Value, Literal["own", "weak", "literal"]]
 """The type of an operand, and whether it gives way: a literal, or a variable that only literals went into."""
 
 
+def default_scalar(number: bool | int | float) -> Scalar:
+    """The type of a Python number that meets nothing: 32 bits wide."""
+    return bool_ if isinstance(number, bool) else int32 if isinstance(number, int) else float32
+
+
 @lru_cache(4096)
 def promoted(
     name: str, kinds: tuple[Promotable, ...], width: Scalar | None = None

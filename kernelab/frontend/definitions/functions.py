@@ -40,7 +40,7 @@ from kernelab.host.single import Single
 from kernelab.host.traced import Traced
 from kernelab.lang.ir import CustomRules, Function, RuleName
 from kernelab.lang.structs import AnyType, StructArray
-from kernelab.lang.types import Array, Scalar, bool_, float32, int32
+from kernelab.lang.types import Array, Scalar, bool_, float32
 from kernelab.lang.verify import verify
 
 
@@ -409,9 +409,7 @@ def _match(parameter: Parameter, value: Meaning) -> int:
             return 2 if value.type == wanted else 0
         case Weak(bool()):
             return 2 if wanted == bool_ else 0
-        case Weak(int()):
-            return 2 if wanted == int32 else int(isinstance(wanted, Scalar) and wanted != bool_)
-        case Typed() if isinstance(value.type, Scalar) and value.type.is_int:
+        case Weak() | Typed() if isinstance(value.type, Scalar) and value.type.is_int:
             return 2 if wanted == value.type else int(isinstance(wanted, Scalar) and wanted != bool_)
         case Weak() | Typed():
             return 2 if wanted == float32 else int(isinstance(wanted, Scalar) and wanted.is_float)

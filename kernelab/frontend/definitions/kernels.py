@@ -35,7 +35,6 @@ from kernelab.frontend.meaning.meanings import (
     parts_of,
 )
 from kernelab.frontend.meaning.name_lookup import Constant
-from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.frontend.meaning.syntax_trees import nodes, returns_value
 from kernelab.lang.build import Builder, constant, integer, type_of
 from kernelab.lang.ir import Atom, Block, Call, Function, Var, blocks
@@ -397,7 +396,7 @@ def _returned(function: UserFunction) -> Span:
 def _atom(builder: Builder, part: Meaning, yielded: Iterator[Atom]) -> Atom:
     match part:
         case Weak(number):
-            return constant(number, default_scalar(number))
+            return constant(number, part.type)
         case HostArray(values, type):
             return builder.joined(type, [constant(value, scalar_of(type)) for value in values.flat])
         case _:
@@ -419,9 +418,7 @@ def result_types(function: UserFunction, instance: Instance) -> tuple[AnyType, .
 
 def _result(meaning: Meaning | None) -> AnyType | None:
     match meaning:
-        case Weak(number):
-            return default_scalar(number)
-        case Typed() | HostArray():
+        case Weak() | Typed() | HostArray():
             return meaning.type
         case TupleOf():
             return meaning.struct

@@ -136,9 +136,7 @@ def _counted(frame: Frame, value: Meaning) -> Meaning:
 
 
 def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
-    if isinstance(value, Weak) and type(value.number) is int:
-        return True
-    if isinstance(value, Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
+    if isinstance(value, Weak | Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
         return True
     text = frame.places.text(part)
     hint = f"write range(«len({text})»)" if isinstance(value, ArrayRef) else integer_hint(frame, part)

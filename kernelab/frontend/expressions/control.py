@@ -40,7 +40,7 @@ from kernelab.frontend.meaning.meanings import (
     Typed,
     Weak,
 )
-from kernelab.frontend.meaning.promote import cast, default_scalar
+from kernelab.frontend.meaning.promote import cast
 from kernelab.frontend.meaning.syntax_trees import Jump
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.dependence import dependences, reached
@@ -62,7 +62,7 @@ from kernelab.lang.ir import (
     defs,
     walk,
 )
-from kernelab.lang.types import Scalar, Value, bool_, float32
+from kernelab.lang.types import Scalar, bool_, float32
 
 Body = Callable[[], None]
 
@@ -262,8 +262,7 @@ def _carried_slot(frame: Frame, origin: Origin, name: str, value: Weak | Typed) 
     weak_type = frame.weak_types.by_origin.get(origin)
     if weak_type is not None:
         return Slot(name, weak_type.scalar, origin, weak_type.weak)
-    type: Value = value.type if isinstance(value, Typed) else default_scalar(value.number)
-    return Slot(name, type, origin, type != bool_)
+    return Slot(name, value.type, origin, value.type != bool_)
 
 
 def _close(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Carries) -> Meaning:

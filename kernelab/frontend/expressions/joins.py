@@ -24,7 +24,7 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
 )
-from kernelab.frontend.meaning.promote import cast, default_scalar, weak_constant
+from kernelab.frontend.meaning.promote import cast, weak_constant
 from kernelab.frontend.meaning.syntax_trees import LEFT, Jump
 from kernelab.lang.build import zero
 from kernelab.lang.ir import Atom, Var
@@ -166,13 +166,8 @@ def _slot(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> S
 
 
 def _weak_type(value: Meaning | None) -> Scalar:
-    match value:
-        case Weak(number):
-            return default_scalar(number)
-        case Typed() if isinstance(value.type, Scalar):
-            return value.type
-        case _:
-            return float32
+    type = value.type if isinstance(value, Weak | Typed) else float32
+    return type if isinstance(type, Scalar) else float32
 
 
 def mixed(name: str, sides: Sequence[Side]) -> Mistake:
@@ -232,7 +227,7 @@ def fill(frame: Frame, slot: Slot, side: Side, against: Side | None = None) -> A
             return zero(type)
         case Typed(atom) if atom.type == type:
             return atom
-        case Weak(number) if isinstance(type, Scalar) and _literal_fits(number, type):
+        case Weak(number) if isinstance(type, Scalar) and _literal_fits(value.type, type):
             return weak_constant(frame, number, type, ast.Constant(number, lineno=1, col_offset=0))
         case Typed(atom, origins) if origins and isinstance(type, Scalar) and isinstance(atom.type, Scalar):
             if atom.type.is_int and type.is_float:
@@ -243,7 +238,5 @@ def fill(frame: Frame, slot: Slot, side: Side, against: Side | None = None) -> A
     raise mixed(slot.name, [against or Side(Typed(zero(type)), None), side])
 
 
-def _literal_fits(number: bool | int | float, type: Scalar) -> bool:
-    if isinstance(number, bool) or type == bool_:
-        return isinstance(number, bool) and type == bool_
-    return type.is_float or isinstance(number, int)
+def _literal_fits(literal: Scalar, type: Scalar) -> bool:
+    return literal == type if bool_ in (literal, type) else type.is_float or literal.is_int

@@ -26,7 +26,7 @@ from kernelab.frontend.meaning.meanings import (
     describe,
     is_number,
 )
-from kernelab.frontend.meaning.promote import cast, convert, default_scalar, operate, weak_constant
+from kernelab.frontend.meaning.promote import cast, convert, operate, weak_constant
 from kernelab.frontend.meaning.scope import draws, filled, state_of
 from kernelab.guidance.hint_tables import OF_WARP
 from kernelab.lang import ops
@@ -75,7 +75,7 @@ def shaped_value(frame: Frame, name: str, arguments: Arguments, node: ast.Call) 
     plain = [] if is_identity else [a for a in arguments if a.keyword is None]
     operands = [number(frame, name, argument) for argument in plain]
     first = [a.value for a in arguments if a.keyword is None and is_identity]
-    kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in operands]
+    kinds = [operand.type for operand in operands]
     kinds.sort(key=lambda kind: not scalar_of(kind).is_float)
     try:
         type = annotations.shaped_type(name, annotations.type_words(name, first, named), kinds)
@@ -262,8 +262,6 @@ def _by_component(
 
 
 def _is_int(value: Weak | Typed) -> bool:
-    if isinstance(value, Weak):
-        return isinstance(value.number, int) and not isinstance(value.number, bool)
     return isinstance(value.type, Scalar) and value.type.is_int
 
 
@@ -398,4 +396,4 @@ def _holds(before: Weak | Typed, type: Value) -> bool:
     """Whether a variable can be given a value of a type: one of a literal alone becomes any number."""
     if isinstance(before, Typed):
         return before.type == type
-    return isinstance(type, Scalar) and type != bool_ and not isinstance(before.number, bool)
+    return isinstance(type, Scalar) and bool_ not in (type, before.type)

@@ -32,7 +32,6 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
 )
 from kernelab.frontend.meaning.name_lookup import Unknown, meaning_of, soundly
-from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.lang.build import FALSE, TRUE, constant, zero
 from kernelab.lang.ir import Atom, Const
 from kernelab.lang.structs import Struct
@@ -366,10 +365,8 @@ def static_dtype(meaning: Meaning) -> TypeRef | StructRef | None:
             return TypeRef(meaning.elem)
         case StructArrayRef(struct=struct):
             return StructRef(struct)
-        case Typed() | TypeRef():
+        case Typed() | Weak() | TypeRef():
             return TypeRef(scalar_of(meaning.type))
-        case Weak(number):
-            return TypeRef(default_scalar(number))
         case _:
             return None
 
@@ -389,10 +386,8 @@ def static_extent(meaning: Meaning, name: str) -> Meaning | None:
 def type_of(frame: Frame, node: ast.Call) -> Meaning:
     """`type(x)`, which converts: ``type(x)(1)`` is 1 of the type of x."""
     match [frame.value(part) for part in node.args]:
-        case [Typed() as only]:
+        case [(Typed() | Weak()) as only]:
             return TypeRef(only.type)
-        case [Weak(number)]:
-            return TypeRef(default_scalar(number))
         case [TupleOf(_, Struct() as struct)]:
             return StructRef(struct)
         case [ArrayRef() as array]:

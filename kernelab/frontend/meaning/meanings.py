@@ -15,8 +15,9 @@ import numpy as np
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, Span
 from kernelab.lang.ir import Atom, Const, Function, Var
+from kernelab.lang.promotion import default_scalar
 from kernelab.lang.structs import AnyType, Struct, StructArray, leaves
-from kernelab.lang.types import Array, Scalar, Value, bool_
+from kernelab.lang.types import Array, Scalar, Value, bool_, spelled
 
 Origin = tuple[Hashable, ...]
 """The origin of a weak variable: the loop or branch that made it, and its name."""
@@ -34,6 +35,11 @@ class Weak:
 
     def __hash__(self) -> int:
         return hash(repr(self.number))
+
+    @property
+    def type(self) -> Scalar:
+        """The type of a number that meets nothing."""
+        return default_scalar(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,13 +409,9 @@ def _kind_of_names(module: Any) -> str:
 def describe(meaning: Meaning) -> str:
     """A value as a message calls it: its type, or what it is."""
     match meaning:
-        case Weak(bool()):
-            return "bool"
-        case Weak(int()):
-            return "int"
         case Weak():
-            return "float"
-        case Typed():
+            return spelled(meaning.type)
+        case Typed() | HostArray():
             return str(meaning.type)
         case ArrayRef(var, ()):
             return str(var.type)
@@ -427,8 +429,6 @@ def describe(meaning: Meaning) -> str:
             return f"the struct {struct}"
         case TupleOf(items):
             return f"({', '.join(describe(item) for item in items)})"
-        case HostArray():
-            return str(meaning.type)
         case TypeRef(type):
             return f"the type {type}"
         case BuiltinRef(name):
@@ -453,11 +453,9 @@ def is_struct(meaning: Meaning | None) -> bool:
 
 def is_number(meaning: Meaning) -> bool:
     """Whether it is one number at run time or compile time, truth values included."""
-    return isinstance(meaning, Weak) or (isinstance(meaning, Typed) and isinstance(meaning.type, Scalar))
+    return isinstance(meaning, Weak | Typed) and isinstance(meaning.type, Scalar)
 
 
 def is_truth(meaning: Meaning) -> bool:
     """Whether it is a truth value at run time or compile time."""
-    if isinstance(meaning, Weak):
-        return isinstance(meaning.number, bool)
-    return isinstance(meaning, Typed) and meaning.type == bool_
+    return isinstance(meaning, Weak | Typed) and meaning.type == bool_

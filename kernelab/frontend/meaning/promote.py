@@ -40,7 +40,6 @@ from kernelab.lang.types import (
     Value,
     Vec,
     bool_,
-    float32,
     float64,
     int32,
     int64,
@@ -65,11 +64,6 @@ _VERBS = {
     "not": "cannot negate {0}",
     "where": "where(condition, a, b) does not take ({0}, {1}, {2})",
 } | dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), "cannot compare {0} with {1}")
-
-
-def default_scalar(number: bool | int | float) -> Scalar:
-    """The type of a Python number that meets nothing: 32 bits wide."""
-    return bool_ if isinstance(number, bool) else int32 if isinstance(number, int) else float32
 
 
 def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: Place) -> Atom:
@@ -111,7 +105,7 @@ def materialise(frame: Frame, value: Weak | Typed, node: Place) -> Atom:
     """The atom of a value; a literal gets the type of its kind."""
     if isinstance(value, Typed):
         return value.atom
-    return weak_constant(frame, value.number, default_scalar(value.number), node)
+    return weak_constant(frame, value.number, value.type, node)
 
 
 def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
@@ -179,7 +173,7 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
         return ""
     text = frame.places.text(node)
     match value, type:
-        case ((Weak() | Typed()), Scalar()) if not isinstance(value, Typed) or isinstance(value.type, Scalar):
+        case _, Scalar() if is_number(value):
             named = spelled(type)
             return integer_hint(frame, node, named) if type.is_int else f"write «{named}({text})»"
         case Typed() as typed, Scalar():
@@ -278,7 +272,7 @@ def _take(frame: Frame, operand: Weak | Typed, type: Value, node: ast.expr) -> A
 
 def _promotable(operand: Weak | Typed) -> Promotable:
     if isinstance(operand, Weak):
-        return default_scalar(operand.number), "literal"
+        return operand.type, "literal"
     return operand.type, "weak" if operand.is_weak else "own"
 
 
@@ -355,7 +349,7 @@ def _no_overload(
 
 
 def _operator_hint(frame: Frame, name: str, operands: Operands, parts: Sequence[ast.expr]) -> str:
-    kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in operands]
+    kinds = [operand.type for operand in operands]
     texts = [frame.places.text(part) for part in parts]
     match kinds, texts:
         case [left, right], [first, second]:

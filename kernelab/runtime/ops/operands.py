@@ -25,10 +25,10 @@ from kernelab.errors import KernelTypeError, KernelValueError, LaunchError, Sour
 from kernelab.frontend.definitions.cell import errors_of, lower_python, lower_source
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.frame import BrokenCall
-from kernelab.frontend.meaning.promote import default_scalar
 from kernelab.frontend.meaning.source import codes_of
 from kernelab.host.traced import follow, origins, untraced
 from kernelab.host.values import type_of, value_of
+from kernelab.lang.promotion import default_scalar
 from kernelab.lang.rounding import BFLOAT16
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import (
