@@ -13,24 +13,35 @@ Edges = Iterable[tuple[Node, Node]]
 """Pairs of a source and a target."""
 
 
+def decided_by(stmt: ir.Stmt) -> tuple[ir.Atom, ...]:
+    """What decides whether, and how often, the blocks of a statement run."""
+    match stmt:
+        case ir.If(_, cond):
+            return (cond,)
+        case ir.For():
+            return (stmt.count,) if stmt.stop is None else (stmt.count, stmt.carries[stmt.stop])
+        case ir.While():
+            return (stmt.carries[stmt.stop],)
+        case _:
+            return ()
+
+
 def dependences(block: ir.Block, deciding: tuple[ir.Atom, ...] = ()) -> Iterator[tuple[Node, Node]]:
     """What depends on what in a block, all of it on what is `deciding` whether it runs.
 
     All that a call gives depends on all that it takes.
     """
     for stmt in block.stmts:
+        inside = (*deciding, *decided_by(stmt))
         match stmt:
             case ir.Let(_, op) if op is SHAPE:
                 pass
-            case ir.If(outs, cond, then, orelse):
-                yield from product((*deciding, cond), outs)
+            case ir.If(outs, _, then, orelse):
+                yield from product(inside, outs)
                 for branch in (then, orelse):
                     yield from zip(branch.yields, outs, strict=True)
-                    yield from dependences(branch, (*deciding, cond))
+                    yield from dependences(branch, inside)
             case ir.For() | ir.While():
-                count = (stmt.count,) if isinstance(stmt, ir.For) else ()
-                stop = () if stmt.stop is None else (stmt.carries[stmt.stop],)
-                inside = (*deciding, *count, *stop)
                 for carried in zip(stmt.carries, stmt.outs, stmt.inits, stmt.body.yields, strict=True):
                     yield from product((*inside, *carried[2:]), carried[:2])
                 yield from dependences(stmt.body, inside)

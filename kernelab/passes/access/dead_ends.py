@@ -14,6 +14,7 @@ from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
 from kernelab.lang.build import type_of
+from kernelab.lang.dependence import decided_by
 from kernelab.lang.ops import SHAPE, Zero
 from kernelab.lang.types import Array, scalar_of
 
@@ -112,7 +113,7 @@ class _Finder:
             self.decide(stmt.indices, (stmt.out,), INDEX)
         if isinstance(stmt, ir.Store | ir.Atomic):
             self.decide(stmt.indices, (stmt.array,), INDEX)
-        decided = _decided(stmt)
+        decided = decided_by(stmt)
         self.decide((*conditions, *decided), ir.changed(stmt))
         self.decide(decided, getattr(stmt, "outs", ()) if decided else ())
         for inner in ir.blocks(stmt):
@@ -151,17 +152,3 @@ class _Finder:
 
 def _rank(end: DeadEnd | None) -> int:
     return 0 if end is None else 1 if end.is_condition else 2
-
-
-def _decided(stmt: ir.Stmt) -> tuple[ir.Atom, ...]:
-    """What decides whether, and how often, the blocks of a statement run."""
-    match stmt:
-        case ir.If(_, cond):
-            return (cond,)
-        case ir.For():
-            stop = () if stmt.stop is None else (stmt.body.yields[stmt.stop],)
-            return (stmt.count, *stop)
-        case ir.While():
-            return (stmt.body.yields[stmt.stop],)
-        case _:
-            return ()

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from kernelab.lang import ir
 from kernelab.lang.build import integer, type_of
+from kernelab.lang.dependence import decided_by
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects
@@ -41,16 +42,13 @@ _Node = ir.Atom | ir.Stmt | tuple[ir.Stack, int]
 def _find_needs(block: ir.Block, around: list[_Node], needs: dict[_Node, list[_Node]]) -> None:
     """Note what each value and statement of a block needs; its statements need what is `around`."""
     for stmt in block.stmts:
-        own = needs[stmt] = [*around]
+        own = needs[stmt] = [*around, *decided_by(stmt)]
         match stmt:
-            case ir.If(outs, cond, then, orelse):
-                own.append(cond)
+            case ir.If(outs, _, then, orelse):
                 for out, yes, no in zip(outs, then.yields, orelse.yields, strict=True):
                     needs[out] = [stmt, yes, no]
             case ir.For() | ir.While():
-                own += [] if stmt.stop is None else [stmt.carries[stmt.stop]]
                 if isinstance(stmt, ir.For):
-                    own.append(stmt.count)
                     needs[stmt.index] = [stmt]
                 for out, carry, *values in zip(
                     stmt.outs, stmt.carries, stmt.inits, stmt.body.yields, strict=True
