@@ -269,22 +269,12 @@ class _Forwarder(Copier):
 
     def stmt(self, stmt: ir.Stmt) -> None:
         super().stmt(stmt)
-        match stmt:
-            case ir.Store(array, indices, value):
-                self.forget(array)
-                self.elements[self.element(array, indices)] = self.atom(value)
-            case ir.Atomic(_, _, array):
-                self.forget(array)
-            case ir.Native():
-                for array in stmt.changed:
-                    self.forget(self.var(array))
-            case ir.If(_, _, then, orelse):
-                self.forget_changed(then)
-                self.forget_changed(orelse)
-            case ir.For() | ir.While() | ir.Custom():
-                self.forget_changed(stmt.body)
-            case _:
-                pass
+        for array in ir.changed(stmt):
+            self.forget(array)
+        for block in ir.blocks(stmt):
+            self.forget_changed(block)
+        if isinstance(stmt, ir.Store):
+            self.elements[self.element(stmt.array, stmt.indices)] = self.atom(stmt.value)
 
     def block(self, block: ir.Block) -> ir.Block:
         before = dict(self.elements)
