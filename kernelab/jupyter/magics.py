@@ -29,13 +29,13 @@ from IPython.display import display
 
 from kernelab.autodiff.rule_checks.rule_check import leave_unchecked
 from kernelab.backend.common.tiered import LULL, Pending
-from kernelab.errors import Diagnostic, Source, Span
+from kernelab.errors import Diagnostic, Source
 from kernelab.frontend.definitions.definitions import CHECKS
 from kernelab.frontend.definitions.functions import UserFunction
 from kernelab.frontend.meaning.name_lookup import sound
 from kernelab.frontend.meaning.syntax_trees import module_of
 from kernelab.jupyter.after_cell import Rules
-from kernelab.lang.ir import Call, Function, of_kind
+from kernelab.lang.ir import called
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program
 from kernelab.runtime.kernel.texts import Compiled, compile_source
@@ -297,17 +297,11 @@ class KernelMagics(Magics):
 def uncalled(definitions: Iterable[Any], kernels: Sequence[Kernel]) -> list[UserFunction]:
     """The functions with a view that no kernel and no other function of the cell calls and shows, too."""
     functions = {one: stated_kernel(one) for one in definitions if isinstance(one, UserFunction)}
-    called = {span for kernel in kernels for span in _called(kernel.definition.function)}
+    spans = {each.span for kernel in kernels for each in called(kernel.definition.function)}
     for one, kernel in functions.items():
         if isinstance(kernel, Kernel):
-            called |= {span for span in _called(kernel.definition.function) if span != one.span}
-    return [one for one, kernel in functions.items() if isinstance(kernel, Kernel) and one.span not in called]
-
-
-def _called(function: Function) -> Iterator[Span]:
-    for stmt in of_kind(function.body, Call):
-        yield stmt.function.span
-        yield from _called(stmt.function)
+            spans |= {each.span for each in called(kernel.definition.function)} - {one.span}
+    return [one for one, kernel in functions.items() if isinstance(kernel, Kernel) and one.span not in spans]
 
 
 def not_first(line: str) -> None:

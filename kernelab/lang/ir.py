@@ -490,13 +490,13 @@ def walk(block: Block, entered: Callable[[Stmt], Iterable[Block]] = blocks) -> I
                 yield from walk(inner, entered)
 
 
-def bodies(function: Function) -> Iterator[Block]:
-    """The body of a function, and those of all that it calls, also through others, each once."""
+def called(function: Function) -> Iterator[Function]:
+    """A function, and all that it calls, also through others, each once."""
     seen, waiting = {function}, [function]
     while waiting:
-        body = waiting.pop().body
-        yield body
-        more = {stmt.function for stmt in of_kind(body, Call)} - seen
+        one = waiting.pop()
+        yield one
+        more = {stmt.function for stmt in of_kind(one.body, Call)} - seen
         seen |= more
         waiting += more
 

@@ -152,7 +152,7 @@ _ACTING = ir.Store | ir.Atomic | ir.Append | ir.Assert | ir.Print | ir.Native
 
 @lru_cache(512)  # many calls may be of one function
 def _acts(function: ir.Function) -> bool:
-    return any(isinstance(stmt, _ACTING) for body in ir.bodies(function) for stmt in ir.walk(body))
+    return any(isinstance(stmt, _ACTING) for one in ir.called(function) for stmt in ir.walk(one.body))
 
 
 # --------------------------------------------------------------------------------------------- lost changes
@@ -290,7 +290,7 @@ def lost_stores(kernel: ir.Function) -> Iterator[ir.Store]:
 
 def _takes_turns(kernel: ir.Function) -> bool:
     """Whether the result of an atomic is used, in functions that are called, too."""
-    bodies = [*ir.bodies(kernel)]
+    bodies = [one.body for one in ir.called(kernel)]
     read = frozenset(atom for body in bodies for atom in ir.reads(body))
     return any(stmt.out in read for body in bodies for stmt in ir.of_kind(body, ir.Atomic))
 

@@ -58,6 +58,7 @@ from kernelab.lang.ir import (
     Storage,
     Var,
     While,
+    called,
     changed,
     defs,
     walk,
@@ -378,6 +379,7 @@ def _may_differ(atom: Atom, body: Sequence[Stmt], carries: Sequence[Var], yields
 def _is_open(stmt: Stmt, written: Set[Var]) -> bool:
     """Whether a statement may give something else for the same operands."""
     if isinstance(stmt, Call):
-        inside = walk(stmt.function.body)
-        return not written.isdisjoint(stmt.args) or any(_is_open(inner, frozenset()) for inner in inside)
+        inside = (inner for one in called(stmt.function) for inner in walk(one.body))
+        acts = any(isinstance(inner, Atomic | Native) for inner in inside)
+        return acts or not written.isdisjoint(stmt.args)
     return isinstance(stmt, Atomic | Native) or (isinstance(stmt, Load) and stmt.array in written)

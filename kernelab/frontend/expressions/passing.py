@@ -36,7 +36,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.promote import weak_constant, weak_origins
 from kernelab.lang import ops
-from kernelab.lang.ir import Alloc, Atom, Call, Function, Native, Print, Var, bodies, changed, walk
+from kernelab.lang.ir import Alloc, Atom, Call, Function, Native, Print, Var, called, changed, walk
 from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Quat, Scalar, Transform, Type, Value, Vec, float32, is_differentiable
 
@@ -392,6 +392,6 @@ def _differentiated(frame: Frame, gradient: GradRef, arguments: Arguments, node:
 
 def _acts(function: Function) -> bool:
     """Whether a function prints, or changes anything but arrays of its own."""
-    stmts = [stmt for body in bodies(function) for stmt in walk(body)]
+    stmts = [stmt for one in called(function) for stmt in walk(one.body)]
     own = {stmt.out for stmt in stmts if isinstance(stmt, Alloc)}
     return any(isinstance(stmt, Print | Native) or not own.issuperset(changed(stmt)) for stmt in stmts)
