@@ -287,14 +287,14 @@ EFFECTS = (
     Fault(
         "after a store other elements of the array are still known",
         PASSES,
-        "self.forget(array)\n                self.elements[self.element(array, indices)] = self.atom(value)",
-        "self.elements[self.element(array, indices)] = self.atom(value)",
+        "in ir.changed(stmt):\n            self.forget(array)",
+        "in () if isinstance(stmt, ir.Store) else ir.changed(stmt):\n            self.forget(array)",
     ),
     Fault(
         "after an atomic the array is still known",
         PASSES,
-        "case ir.Atomic(_, _, array):\n                self.forget(array)",
-        "case ir.Atomic(_, _, array):\n                pass",
+        "in ir.changed(stmt):\n            self.forget(array)",
+        "in () if isinstance(stmt, ir.Atomic) else ir.changed(stmt):\n            self.forget(array)",
     ),
     Fault(
         "a write through another parameter is not noticed",
@@ -325,8 +325,8 @@ EFFECTS = (
     Fault(
         "no array is taken for changed in a branch",
         PASSES,
-        "self.forget_changed(orelse)",
-        "pass",
+        "for block in ir.blocks(stmt):\n            self.forget_changed(block)",
+        "for block in ir.blocks(stmt)[:1]:\n            self.forget_changed(block)",
     ),
 )
 ACTIVITY = (
