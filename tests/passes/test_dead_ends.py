@@ -11,7 +11,7 @@ def found(body: str, word: str = "int") -> list[tuple[str, str, int]]:
     text = (
         f"def k(x: array[float], v: array[vec3], n: array[int], y: array[float], m: array[int]):\n{lines}\n"
     )
-    ends = kl.compile(text)["k"].dead_ends
+    ends = kl.compile(text)["k"].program.dead_ends
     return [(end.source, end.target, end.span.line - 1) for end in ends if end.word == word]
 
 
@@ -59,7 +59,7 @@ def test_a_rounding_counts_more_than_a_condition() -> None:
 
 @pytest.mark.parametrize("body", ["y[tid()] = stop_gradient(x[tid()])", "y[tid()] = 2.0 * x[tid()]"])
 def test_what_is_meant_as_a_constant_is_no_dead_end(body: str) -> None:
-    assert kl.compile(f"def k(x: array[float], y: array[float]):\n    {body}\n")["k"].dead_ends == ()
+    assert kl.compile(f"def k(x: array[float], y: array[float]):\n    {body}\n")["k"].program.dead_ends == ()
 
 
 @pytest.mark.parametrize(

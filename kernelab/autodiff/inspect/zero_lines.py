@@ -149,7 +149,7 @@ def _dead_ends(
     here: ZeroLine, record: LaunchRecord, memory: Allocation, conditions: bool = True
 ) -> Iterator[ZeroLine]:
     """The lines at which, by the text of a kernel, an array loses its derivative."""
-    for end in record.kernel.dead_ends:
+    for end in record.program.dead_ends:
         is_asked = conditions or not end.is_condition
         if is_asked and getattr(record.named[end.source], "allocation", None) is memory:
             why = _REASONS.get(end.word, f"`{end.word}` has derivative 0")

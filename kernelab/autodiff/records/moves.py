@@ -18,7 +18,7 @@ from kernelab.runtime.memory.memory import Allocation
 
 
 class Flowing:
-    """The flow of a record other than a launch."""
+    """What a record answers unless it says otherwise."""
 
     __slots__ = ()
 

@@ -15,7 +15,7 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level, by_memory
 from kernelab.autodiff.records.gathered_launch import Launches, build_ahead, gathered_adjoint
 from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.records.hazards import SavedWhole, Watch
-from kernelab.autodiff.records.moves import cleared
+from kernelab.autodiff.records.moves import Flowing, cleared
 from kernelab.autodiff.records.snapshots import Copied, Snapshot
 from kernelab.backend.common.tiered import beside
 from kernelab.backend.cpu import vector_tier
@@ -185,10 +185,10 @@ def _may_end(call: Call, reached: Collection[int], written: Collection[int]) -> 
 
     What a condition depends on is mostly reached beside it, and integers matter where a float becomes one.
     """
-    plan = call.kernel.plan
+    plan, ends = call.kernel.plan, call.kernel.program.dead_ends
     floats = {plan.parameters[i].name for i in plan.floats}
     reached_names = {plan.parameters[i].name for i in reached} if len(written) == 1 else set()
-    return any(not end.is_condition or end.source in floats - reached_names for end in call.kernel.dead_ends)
+    return any(not end.is_condition or end.source in floats - reached_names for end in ends)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:
@@ -200,7 +200,7 @@ def not_kept(kernel: Kernel) -> Diagnostic:
 # ------------------------------------------------------------------------------------------ launches
 
 
-class LaunchEntry:
+class LaunchEntry(Flowing):
     """A launch whose adjoint can run: its line, and snapshots of what the adjoint reads of its arguments.
 
     Each snapshot stands with the position of the argument.
@@ -212,18 +212,17 @@ class LaunchEntry:
     snapshots: tuple[tuple[int, Snapshot | Copied], ...]
 
     @property
-    def may_begin(self) -> bool:
-        return False
-
-    @property
     def title(self) -> str:
         """The name of the launch in messages."""
         raise NotImplementedError
 
     @property
-    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
-        """Where derivatives end in the text, each with the arrays on both sides."""
-        raise NotImplementedError
+    def dead_ends(self: Any) -> Sequence[tuple[DeadEnd, array, array]]:
+        """Where derivatives end in the text, each with the arrays on both sides, if these are kept."""
+        ends, params = self.program.dead_ends, self.program.function.params
+        given = {param.hint: one for param, one in zip(params, self.arguments, strict=True)} if ends else {}
+        pairs = [(end, given[end.source], given[end.target]) for end in ends]
+        return [(end, a, b) for end, a, b in pairs if a is not None and b is not None]
 
     def saved(self) -> dict[int, array]:
         """By position, arrays with the old elements of arguments that the adjoint reads and that changed."""
@@ -271,6 +270,10 @@ class LaunchRecord(Call, LaunchEntry):
         return Call(self.kernel, self.grid, self.arguments, self.parts, self.structs, self.config)
 
     @property
+    def program(self) -> Program:
+        return self.kernel.program
+
+    @property
     def pullback(self) -> Pullback | KernelTypeError | None:
         """Reverse mode of the kernel, or why there is none."""
         return self.outline.pullback
@@ -304,12 +307,6 @@ class LaunchRecord(Call, LaunchEntry):
     @property
     def title(self) -> str:
         return f"the launch of `{self.kernel.name}`"
-
-    @property
-    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
-        ends = self.kernel.dead_ends
-        given = self.named if ends else {}
-        return [(end, given[end.source], given[end.target]) for end in ends]
 
     @property
     def read(self) -> Sequence[array]:
@@ -383,7 +380,7 @@ class LaunchRecord(Call, LaunchEntry):
             return True
         memories = {source.allocation for source in sources}
         given = [getattr(array_of(argument), "allocation", None) for argument in self.arguments]
-        led = (self.kernel.program.leads[i] for i, memory in enumerate(given) if memory in memories)
+        led = (self.program.leads[i] for i, memory in enumerate(given) if memory in memories)
         return any(given[position] is target.allocation for positions in led for position in positions)
 
     @property
@@ -480,7 +477,7 @@ class LaunchRecord(Call, LaunchEntry):
         arguments = [saved.get(i, argument) for i, argument in enumerate(self.arguments)]
         parts = self.adjoint_parts(adjoints, saved)
         arguments += [*self.bars(adjoints), *self.residuals]
-        taken_from = self.kernel.program.taken_from
+        taken_from = self.program.taken_from
         run_on_copies(adjoint, adjoint.name, self.grid, arguments, parts, taken_from)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:

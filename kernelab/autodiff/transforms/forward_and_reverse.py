@@ -35,7 +35,6 @@ from kernelab.data_classes import dataclass
 from kernelab.errors import KernelError, KernelTypeError
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Box, Region
-from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array, numbers_of
 from kernelab.runtime.context.conversion import itemsize
 from kernelab.runtime.context.recorder import Place, caller
@@ -88,13 +87,6 @@ class Ran(LaunchEntry):
     @property
     def title(self) -> str:
         return f"the launch of `{self.program.name}`"
-
-    @property
-    def dead_ends(self) -> Sequence[tuple[DeadEnd, array, array]]:
-        ends, names = self.program.dead_ends, (param.hint for param in self.program.function.params)
-        given: dict[str, Any] = dict(zip(names, self.arguments, strict=True)) if ends else {}
-        pairs = [(end, given[end.source], given[end.target]) for end in ends]
-        return [(end, a, b) for end, a, b in pairs if a is not None and b is not None]
 
     @property
     def written(self) -> list[array]:

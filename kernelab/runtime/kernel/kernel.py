@@ -18,7 +18,6 @@ from kernelab.lang.ir import Custom, Function, of_kind
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
-from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.passes.ad.jvp import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
 from kernelab.passes.ad.vjp import Vjp
@@ -291,11 +290,6 @@ class Kernel(KernelHints, Displayed):
     def regions_read_in_text(self) -> dict[int, Region]:
         """The elements of its array parameters that the kernel's text reads, used or not, by position."""
         return regions(self.text, "read")
-
-    @property
-    def dead_ends(self) -> tuple[DeadEnd, ...]:
-        """The array parameters that reach the kernel's results only where derivatives are zero."""
-        return self.program.dead_ends
 
     @property
     def has_backward(self) -> bool:
