@@ -375,7 +375,7 @@ def _is_overwritten_since(records: Sequence[Record]) -> bool:
     for record in records:
         if isinstance(record, LaunchRecord):
             saved = {watch.elements.allocation for _, watch in record.snapshots if watch.saved is not None}
-            arguments = [array_of(record.arguments[i]).allocation for i in record.kernel.plan.arrays]
+            arguments = [array_of(record.arguments[i]).allocation for i in record.program.arrays]
             for memory, version in zip(arguments, record.versions, strict=True):
                 if memory.version != version and memory not in written and memory not in saved:
                     return True
@@ -409,7 +409,8 @@ def extrema(kernel: Kernel) -> dict[int, int]:
         if isinstance(stmt, Atomic | Store):
             kinds.setdefault(stmt.array, set()).add(stmt.kind if isinstance(stmt, Atomic) else "store")
     signs = {frozenset({"max"}): -1, frozenset({"min"}): 1}
-    by_array = {i: signs.get(frozenset(kinds.get(kernel.primal.params[i], ()))) for i in kernel.plan.floats}
+    params, floats = kernel.primal.params, kernel.program.floats
+    by_array = {i: signs.get(frozenset(kinds.get(params[i], ()))) for i in floats}
     return {i: sign for i, sign in by_array.items() if sign and i not in kernel.plan.read}
 
 

@@ -361,7 +361,7 @@ class ThreadArguments:
     @property
     def reverse(self) -> Pullback | KernelTypeError:
         """Reverse mode by all arguments that have derivatives, or why there is none."""
-        active = {*self.kernel.plan.floats, *self.kernel.plan.numbers}
+        active = {*self.kernel.program.floats, *self.kernel.plan.numbers}
         if not active:
             message = "no parameter is a float or an array of floats, so there is no adjoint"
             return KernelTypeError(Diagnostic(message, self.kernel.span))
@@ -400,7 +400,7 @@ def _position(thread: Any, grid: Grid) -> tuple[int, ...]:
 def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Allocation, Allocation]:
     """Put copies in place of the arrays; arrays that share memory still do."""
     copies: dict[Allocation, Allocation] = {}
-    for i in kernel.plan.arrays:
+    for i in kernel.program.arrays:
         primal = arguments[i]
         if primal.__class__ is not array:
             name = kernel.plan.parameters[i].name

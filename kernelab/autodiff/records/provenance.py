@@ -163,7 +163,7 @@ class Provenance(Witness):
 
     def look_at_arguments(self, call: Call, record: int = 0) -> None:
         """Note the arrays that a launch is about to read and the host has filled in place."""
-        for i in (*call.kernel.plan.floats, *call.kernel.plan.numbers):
+        for i in (*call.kernel.program.floats, *call.kernel.plan.numbers):
             elements = array_of(call.arguments[i])
             if isinstance(elements, array):
                 self.look_again(elements, record)

@@ -155,14 +155,14 @@ def known_outline(call: Call, key: Hashable, groups: Groups, settled: Positions)
 
 def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     """The shared facts of a launch, by which arguments share memory and which of them are saved."""
-    plan, arguments = call.kernel.plan, call.arguments
+    plan, arguments, floats = call.kernel.plan, call.arguments, call.kernel.program.floats
     references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
     # In what shares memory with an array that it changes, a launch reads what it has written.
-    together = {i for i in plan.floats if any(i in group for group in groups)}
+    together = {i for i in floats if any(i in group for group in groups)}
     changed = together.union(plan.written)
-    active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
-    used = references.union(i for i in plan.read if i in plan.floats)
-    read = references.union(i for i in plan.read_in_text if i in plan.floats)
+    active = {i for i in floats if arguments[i].requires_grad or i in changed} | references
+    used = references.union(i for i in plan.read if i in floats)
+    read = references.union(i for i in plan.read_in_text if i in floats)
     pullback = pullback_of(call.kernel.program, active, groups, settled) if active else None
     if isinstance(pullback, Pullback):
         with beside(partial(build_ahead, pullback.adjoint, call.space, call.grid.threads)):
@@ -171,7 +171,7 @@ def outline_of(call: Call, groups: Groups, settled: Positions) -> Outline:
     reached = (
         used.intersection(pullback.reached) if isinstance(pullback, Pullback) else used if not off else ()
     )
-    written = tuple(i for i in plan.written if i in plan.floats)
+    written = tuple(i for i in plan.written if i in floats)
     first = tuple(sorted(read))
     positions = first, first if read == set(reached) else tuple(sorted(reached)), written
     picks = [_pick(several) for several in (getattr(pullback, "active", ()), *positions)]
@@ -185,10 +185,10 @@ def _may_end(call: Call, reached: Collection[int], written: Collection[int]) -> 
 
     What a condition depends on is mostly reached beside it, and integers matter where a float becomes one.
     """
-    plan, ends = call.kernel.plan, call.kernel.program.dead_ends
-    floats = {plan.parameters[i].name for i in plan.floats}
+    plan, program = call.kernel.plan, call.kernel.program
+    floats = set(program.names(program.floats))
     reached_names = {plan.parameters[i].name for i in reached} if len(written) == 1 else set()
-    return any(not end.is_condition or end.source in floats - reached_names for end in ends)
+    return any(not end.is_condition or end.source in floats - reached_names for end in program.dead_ends)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:
@@ -301,7 +301,7 @@ class LaunchRecord(Call, LaunchEntry):
 
     def _versions(self, positions: tuple[int, ...], back: int) -> dict[str, int]:
         plan = self.kernel.plan
-        after = dict(zip(plan.arrays, self.versions, strict=True))
+        after = dict(zip(self.program.arrays, self.versions, strict=True))
         return {plan.parameters[i].name: after[i] - back * (i in plan.written) for i in positions}
 
     @property

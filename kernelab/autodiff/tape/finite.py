@@ -95,7 +95,7 @@ def _is_current(record: LaunchRecord, elements: array) -> bool:
     """Whether an array still holds what a launch left in it."""
     return any(
         record.arguments[i].allocation is elements.allocation and elements.allocation.version == version
-        for i, version in zip(record.kernel.plan.arrays, record.versions, strict=True)
+        for i, version in zip(record.program.arrays, record.versions, strict=True)
     )
 
 
@@ -134,7 +134,7 @@ def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Itera
     read = {arguments[i].allocation for i in reads if i not in inputs}
     written = {arguments[i].allocation for i in plan.written}
     copies = {one: duplicate_of(one) if one in read else zeros_like_memory(one) for one in written}
-    moved = [i for i in plan.arrays if i not in inputs and arguments[i].allocation in copies]
+    moved = [i for i in record.program.arrays if i not in inputs and arguments[i].allocation in copies]
     return {**inputs, **{i: arguments[i].twin(copies[arguments[i].allocation]) for i in moved}}
 
 

@@ -518,19 +518,19 @@ _COMPARED = 1 << 24
 def _warn_of_arguments(host: Provenance, call: Call) -> None:
     """Warn of host values computed from differentiated ones, where the launch would differentiate them."""
     title, place = f"the launch of `{call.kernel.name}`", caller()
-    plan = call.kernel.plan
+    plan, floats = call.kernel.plan, call.kernel.program.floats
     for i, argument in enumerate(call.arguments):
         elements = array_of(argument)
         if isinstance(elements, array):
-            is_float = i in plan.floats or i in plan.numbers
+            is_float = i in floats or i in plan.numbers
             writes = host.arrays.get(elements.allocation, [])[-1:] if is_float else []
             is_by_order = any(values.earlier and not values.host_reads for values in writes)
-            if is_by_order and would_reach(call, (i,), plan.floats):
+            if is_by_order and would_reach(call, (i,), floats):
                 source = host.host_reads[writes[0].earlier - 1]
                 host.tell(array_from_host(elements, writes[0], source, (title, place), in_transform=True))
             continue
         sources = host.sources(argument)
-        if sources and would_reach(call, (i,), plan.floats):
+        if sources and would_reach(call, (i,), floats):
             host.tell(number_from_host(title, place, sources[0], in_transform=True))
     _warn_of_numbers(host, title, plan.origins)
 

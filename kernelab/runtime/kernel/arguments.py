@@ -459,12 +459,11 @@ class Plan:
 
     `quick` packs plain numbers, `straight` usual arguments.  `written` are the arrays whose elements the
     kernel changes, `read` those that it loads, `read_in_text` also those whose elements its text loads and
-    does not use, `arrays` and `floats` all arrays and those of floats; `of_floats` says of each array whether
-    it is one of floats, and `of_inputs` whether the kernel leaves it as it is besides.  `numbers` are the
-    floats and vectors for which a one-element array may stand.  `coordinates` counts the thread indices that
-    it unpacks.  `formals` are the parameters as written, where a struct is among them: all else counts its
-    leaves.  `constants` are what it captured, where a launch is to look whether that has changed, and
-    `origins` what the host took to make what it captured.
+    does not use.  `of_floats` says of each array whether it is one of floats, and `of_inputs` whether the
+    kernel leaves it as it is besides.  `numbers` are the floats and vectors for which a one-element array may
+    stand.  `coordinates` counts the thread indices that it unpacks.  `formals` are the parameters as written,
+    where a struct is among them: all else counts its leaves.  `constants` are what it captured, where a
+    launch is to look whether that has changed, and `origins` what the host took to make what it captured.
     `late_sums` are pairs of arrays that may not share memory, each with the error otherwise, `lost_sums` the
     warnings of a launch of several threads.  `check` is what the kernel's options say of checks.
     """
@@ -473,8 +472,6 @@ class Plan:
     types: tuple[Type, ...]
     quick: tuple[Quick | None, ...]
     straight: Straight
-    arrays: tuple[int, ...]
-    floats: tuple[int, ...]
     of_floats: tuple[bool, ...]
     of_inputs: tuple[bool, ...]
     numbers: tuple[int, ...]

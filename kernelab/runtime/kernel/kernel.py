@@ -16,7 +16,7 @@ from kernelab.hooks import Displayed
 from kernelab.host.traced import origins
 from kernelab.lang.ir import Custom, Function, of_kind
 from kernelab.lang.structs import AnyType, Struct, StructArray
-from kernelab.lang.types import Array, is_differentiable
+from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
 from kernelab.passes.ad.jvp import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
@@ -309,15 +309,13 @@ class Kernel(KernelHints, Displayed):
         packers = parameters(self.name, params)
         signature = self.definition.signature
         has_structs = any(isinstance(formal.type, Struct | StructArray) for formal in signature)
-        arrays = tuple(i for i, param in enumerate(params) if isinstance(param.type, Array))
+        arrays = self.program.arrays
         written = tuple(i for i in arrays if params[i] in touched.changed)
         return Plan(
             parameters=packers,
             types=tuple(parameter.type for parameter in packers),
             quick=tuple(parameter.quick for parameter in packers),
             straight=straight(packers, written),
-            arrays=arrays,
-            floats=tuple(i for i in arrays if is_differentiable(params[i].type)),
             of_floats=tuple(is_differentiable(params[i].type) for i in arrays),
             of_inputs=tuple(is_differentiable(params[i].type) and i not in written for i in arrays),
             numbers=tuple(i for i, p in enumerate(packers) if i not in arrays and is_differentiable(p.type)),

@@ -184,7 +184,7 @@ class Digest:
         """The number of what a record does.  The tape holds its arrays, so their identities stay theirs."""
         place = record.place
         if isinstance(record, LaunchRecord):
-            arrays = [id(record.arguments[i]) for i in record.kernel.plan.arrays]
+            arrays = [id(record.arguments[i]) for i in record.program.arrays]
             key: Hashable = (record.kernel, record.grid.packed, place.filename, place.line, *arrays)
         else:
             arrays = [id(one) for one in (*record.read, *record.written)]
