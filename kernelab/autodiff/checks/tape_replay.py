@@ -339,6 +339,13 @@ def _loaded(record: Record) -> list[array]:
     return [value for var, value in pairs if var in kernel.effects.reads and isinstance(value, array)]
 
 
+def as_read(record: LaunchRecord) -> list[Any]:
+    """The arguments of a launch as it read them, as far as that is known: copies of its arrays."""
+    starts = _starts((record,), [*arrays_in(record.arguments)])
+    arguments = map(array_of, record.arguments)
+    return [one.twin(starts[one.allocation]) if isinstance(one, array) else one for one in arguments]
+
+
 def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocation, Allocation]:
     """For each memory a copy of what it held before the records, as far as that is known."""
     writes = Counter(target.allocation for record in records for target in _changed(record))
@@ -355,12 +362,12 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
                 memory = watch.elements.allocation
                 if memory in known:
                     with _kept(watch.elements, written[memory], starts[memory]):
-                        put_back(watch, watch.elements.twin(starts[memory]))
-            for i, sign in extrema(record.kernel).items():
+                        _put_back(watch, watch.elements.twin(starts[memory]))
+            for i, sign in _extrema(record.kernel).items():
                 target = record.arguments[i]
                 if target.allocation in known:
                     with _kept(target, written[target.allocation], starts[target.allocation]):
-                        move_away(target.twin(starts[target.allocation]), sign)
+                        _move_away(target.twin(starts[target.allocation]), sign)
         for target in _changed(record):
             if target.is_whole:
                 known.discard(target.allocation)
@@ -392,14 +399,14 @@ def _kept(elements: array, written: Iterable[array], start: Allocation) -> Itera
         one.host()[...] = values
 
 
-def put_back(watch: Watch | SavedWhole, copy: array) -> None:
+def _put_back(watch: Watch | SavedWhole, copy: array) -> None:
     """Set those elements of a copy that the tape has saved."""
     saved, box = watch.saved, watch.reader.box()[0]
     if saved is not None and box is not None:
         part(copy, box).host()[...] = part(saved, box).seen()
 
 
-def extrema(kernel: Kernel) -> dict[int, int]:
+def _extrema(kernel: Kernel) -> dict[int, int]:
     """The arrays of which a kernel only takes extrema with what they hold: -1 for maxima, 1 for minima.
 
     What stands there after a launch is the extremum itself: to start from it would be to start at a tie.
@@ -414,7 +421,7 @@ def extrema(kernel: Kernel) -> dict[int, int]:
     return {i: sign for i, sign in by_array.items() if sign and i not in kernel.plan.read}
 
 
-def move_away(elements: array, sign: int) -> None:
+def _move_away(elements: array, sign: int) -> None:
     """Make numbers smaller, or larger, by amounts that are no round numbers."""
     values = elements.host()
     values[...] = values + sign * (1.6180339 + 0.5772157 * abs(values))

@@ -24,7 +24,7 @@ from kernelab.autodiff.checks.endtoend import (
 )
 from kernelab.autodiff.checks.gradcheck import Fast, check
 from kernelab.autodiff.checks.gradcheck_report import GradcheckReport
-from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away, put_back
+from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, as_read
 from kernelab.autodiff.checks.tape_report import Choice, LaunchCheck, TapeReport
 from kernelab.autodiff.checks.tolerance import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
@@ -49,7 +49,6 @@ from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.passes.access.dead_ends import DeadEnd
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import name_of_memory, refusal
-from kernelab.runtime.kernel.arguments import array_of
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.settings import Policy
 
@@ -485,7 +484,7 @@ def _one_by_one(
                 continue
             mask = (choice.masks or {}).get(record.kernel.name)
             lost = [record.kernel.plan.parameters[i].name for i in lost_inputs(record)]
-            arguments = again(k - 1) if lost else _as_read(record)
+            arguments = again(k - 1) if lost else as_read(record)
             reason = f"what it read from `{lost[0]}` has been overwritten" if arguments is None else ""
             zeros = [end for end, source, _ in record.dead_ends if reason and _is_zero(end, source)]
             checks.append(LaunchCheck(k, record.kernel.name, record.place, None, reason, zeros=tuple(zeros)))
@@ -504,19 +503,3 @@ def _one_by_one(
 def _is_zero(end: DeadEnd, source: array) -> bool:
     """Whether a derivative that is asked for is zero there, whatever the values are."""
     return not end.is_condition and is_differentiable(source.dtype) and source.requires_grad
-
-
-def _as_read(record: LaunchRecord) -> list[Any]:
-    """The arguments of a launch, as it read them."""
-    watches = {i: watch for i, watch in record.snapshots if watch.saved is not None}
-    away, arguments = extrema(record.kernel), list[Any]()
-    for i, value in enumerate(map(array_of, record.arguments)):
-        if i in watches or i in away:
-            requires_grad, value = value.requires_grad, plain_copy(value)
-            value.requires_grad = requires_grad
-        if i in watches:
-            put_back(watches[i], value)
-        elif i in away:
-            move_away(value, away[i])
-        arguments.append(value)
-    return arguments
