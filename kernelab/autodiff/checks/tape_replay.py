@@ -18,6 +18,7 @@ from kernelab.autodiff.records.hazards import SavedWhole, Watch
 from kernelab.autodiff.records.moves import CopyRecord, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
+from kernelab.autodiff.tape.finite import lost_inputs
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE, run_host_call
 from kernelab.autodiff.transforms.forward_and_reverse import Reverse
@@ -334,9 +335,7 @@ def _loaded(record: Record) -> list[array]:
         return [record.src]
     if not isinstance(record, LaunchRecord):
         return list(record.read)
-    kernel = record.kernel
-    pairs = zip(kernel.primal.params, record.arguments, strict=True)
-    return [value for var, value in pairs if var in kernel.effects.reads and isinstance(value, array)]
+    return [record.arguments[i] for i in record.kernel.plan.read]
 
 
 def as_read(record: LaunchRecord) -> list[Any]:
@@ -379,14 +378,10 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
 def _is_overwritten_since(records: Sequence[Record]) -> bool:
     """Whether memory that no record writes has changed since a launch read it, and was not saved."""
     written = {target.allocation for record in records for target in _changed(record)}
-    for record in records:
-        if isinstance(record, LaunchRecord):
-            saved = {watch.elements.allocation for _, watch in record.snapshots if watch.saved is not None}
-            arguments = [array_of(record.arguments[i]).allocation for i in record.program.arrays]
-            for memory, version in zip(arguments, record.versions, strict=True):
-                if memory.version != version and memory not in written and memory not in saved:
-                    return True
-    return False
+    launches = (record for record in records if isinstance(record, LaunchRecord))
+    return any(
+        record.arguments[i].allocation not in written for record in launches for i in lost_inputs(record)
+    )
 
 
 @contextmanager
