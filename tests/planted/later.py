@@ -49,15 +49,15 @@ BROKEN_CHECKS = (
     Fault(
         "a gradient check does not look at the adjoint in its own precision",
         AUTODIFF,
-        "np.maximum(np.where(undecided, 0.0, by_differences), by_precision)",
-        "np.where(undecided, 0.0, by_differences)",
+        "np.maximum(np.where(pair.undecided, 0.0, by_differences), by_precision)",
+        "np.where(pair.undecided, 0.0, by_differences)",
         (CHECKS,),
     ),
     Fault(
         "a gradient check leaves out the last row",
         AUTODIFF,
-        "mask = a.evaluated if n is None else a.evaluated & n.evaluated",
-        "mask = a.evaluated & (n or a).evaluated\n            mask[-1:] = False",
+        "return selection.rows(jacobian.output), selection.columns(jacobian.input)",
+        "return selection.rows(jacobian.output) - 1, selection.columns(jacobian.input)",
         (UNITS,),
     ),
     Fault(

@@ -164,7 +164,7 @@ def _entry_by_entry(
     """Compare the entries, with a verdict for each pair that fails, but for outputs that are raced."""
     if tolerance.eps is None:
         for k, pair in enumerate(witnesses.pairs):
-            witnesses.correct_tiny(k, pair.evaluated & (tolerance.excess(pair) <= 1.0))
+            witnesses.correct_tiny(k, tolerance.excess(pair) <= 1.0)
         judged = ((k, pair) for k, pair in enumerate(witnesses.pairs) if pair.output.key not in races)
         failing = {k: entries for k, pair in judged if (entries := tolerance.excess(pair) > 1.0).any()}
         # The function may bend sharply there: take differences again, with smaller steps.
@@ -185,7 +185,7 @@ def _entry_by_entry(
             )
     else:
         for k, pair in enumerate(witnesses.pairs):
-            witnesses.correct_step(k, pair.evaluated & (tolerance.excess(pair) <= 1.0), tolerance.eps)
+            witnesses.correct_step(k, tolerance.excess(pair) <= 1.0, tolerance.eps)
     results = [_compare(pair, tolerance) for pair in witnesses.pairs]
     pairs = zip(witnesses.pairs, results, strict=True)
     if not all(result.passed or pair.output.key in races for pair, result in pairs):
@@ -202,7 +202,7 @@ def _with_kink(
     at, pair = witnesses.sharpest_kink(k), witnesses.pairs[k]
     if at is None:
         return result
-    entry, half = _entry(pair, at), pair.bend.flat[at] / 2
+    entry, half = _entry(pair, at), pair.bend[at] / 2
     text = f"d {pair.output.label}{list(entry.output_index)} / d {pair.input.label}{list(entry.input_index)} "
     text += f"is {entry.autodiff:.6g} by the adjoint; the slope is {entry.numeric - half:.6g} to the left "
     text += f"and {entry.numeric + half:.6g} to the right"
@@ -260,7 +260,7 @@ def _judged(
     judged = []
     for k, (pair, result) in enumerate(zip(witnesses.pairs, results, strict=True)):
         if not result.passed:
-            if not np.array_equal(pair.adjoint[pair.evaluated], repeated[k][pair.evaluated], equal_nan=True):
+            if not np.array_equal(pair.adjoint, repeated[k], equal_nan=True):
                 result = replace(result, verdict="nondeterministic")
             elif (imprecise := _imprecise(subject, pair, result, tolerance)) is not None:
                 result = imprecise
@@ -281,7 +281,7 @@ def _imprecise(subject: Subject, pair: Pair, result: PairResult, tolerance: Tole
     exact, excess = copy(pair), tolerance.excess(pair)
     exact.adjoint = pair.exact
     error, worst = errors(pair.adjoint, pair.numeric), int(np.argmax(excess))
-    failing = (excess > 1.0) & (error >= LITTLE * error.flat[worst])
+    failing = (excess > 1.0) & (error >= LITTLE * error[worst])
     if not np.isfinite(pair.exact[failing]).all() or (tolerance.excess(exact)[failing] > 1.0).any():
         return None
     loss = parted(subject, pair, worst)
@@ -291,7 +291,7 @@ def _imprecise(subject: Subject, pair: Pair, result: PairResult, tolerance: Tole
 def _explained(subject: Subject, pair: Pair, result: PairResult, tolerance: Tolerance) -> PairResult:
     """The result with the line at fault, where it can be found."""
     i = subject.sources.index(pair.input)
-    worst = np.argsort(-tolerance.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
+    worst = np.argsort(-tolerance.excess(pair), kind="stable")[: 1 + len(result.others)]
     columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
     if result.verdict == "not finite":  # then so are the differences by what the value ignores
         tried = (blame_infinite(subject, i, column) for column in columns)
@@ -324,27 +324,27 @@ def _is_chaotic(witnesses: Witnesses, k: int, tolerance: Tolerance) -> bool:
     pair = witnesses.pairs[k]
     worst = int(np.argmax(tolerance.excess(pair)))
     at = np.zeros(pair.numeric.shape, np.bool_)
-    at.flat[worst] = True
-    step, size = (witnesses.quotients(k, at, SCALES[0], each).flat[worst].real for each in (STEPS, SIZES))
-    change = abs(pair.numeric.flat[worst]) * step
+    at[worst] = True
+    step, size = (witnesses.quotients(k, at, SCALES[0], each)[worst].real for each in (STEPS, SIZES))
+    change = abs(pair.numeric[worst]) * step
     next_float = pair.epsilon * abs(numbers(pair.input.elements)[pair.place(worst)[1]])
-    return bool(change > 0.0 and max(change, size) < abs(pair.adjoint.flat[worst]) * next_float)
+    return bool(change > 0.0 and max(change, size) < abs(pair.adjoint[worst]) * next_float)
 
 
 def _compare(pair: Pair, tolerance: Tolerance) -> PairResult:
-    error, excess = np.where(pair.evaluated, errors(pair.adjoint, pair.numeric), 0.0), tolerance.excess(pair)
+    error, excess = errors(pair.adjoint, pair.numeric), tolerance.excess(pair)
     if not error.size:  # a pattern without entries: the adjoint is zero, and so are the differences
         first = _index(pair.input, 0), _index(pair.output, 0)
         return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
-    k = int(np.argmax(np.where(pair.evaluated, excess, -1.0)))
+    k = int(np.argmax(excess))
     worst = _entry(pair, k)
     failed = int((excess > 1.0).sum())
-    order = np.argsort(-excess, axis=None, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()
+    order = np.argsort(-excess, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()
     return PairResult(
         pair.input.label,
         pair.output.label,
         float(error.max()),
-        relative(float(error.reshape(-1)[k]), worst.numeric),
+        relative(float(error[k]), worst.numeric),
         worst.input_index,
         worst.output_index,
         worst.autodiff,
@@ -357,7 +357,7 @@ def _compare(pair: Pair, tolerance: Tolerance) -> PairResult:
 
 def _entry(pair: Pair, k: int) -> Entry:
     row, column = pair.place(k)
-    values = (float(each.reshape(-1)[k]) for each in (pair.adjoint, pair.numeric))
+    values = (float(each[k]) for each in (pair.adjoint, pair.numeric))
     return Entry(_index(pair.input, column), _index(pair.output, row), *values)
 
 

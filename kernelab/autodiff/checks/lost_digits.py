@@ -357,7 +357,7 @@ def parted(subject: Subject, pair: Pair, k: int) -> Fault | None:
         return Fault("precision", "", None)
     i = subject.sources.index(pair.input)
     own, claimed, exact = (
-        float(each.reshape(-1)[at]) for each, at in ((bars[i], column), (pair.adjoint, k), (pair.exact, k))
+        float(each[at]) for each, at in ((bars[i], column), (pair.adjoint, k), (pair.exact, k))
     )
     is_reproduced = own == claimed or not np.isfinite(own) or abs(own - claimed) < abs(own - exact)
     if level.is_faulty or (level.is_complete and not is_reproduced):

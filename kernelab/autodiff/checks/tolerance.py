@@ -52,19 +52,15 @@ class Tolerance:
 
     def excess(self, pair: Pair) -> Floats:
         """The error of each entry relative to what is allowed: above 1 it fails."""
-        adjoint, exact, numeric = (each[pair.evaluated] for each in (pair.adjoint, pair.exact, pair.numeric))
-        excess = np.zeros(pair.adjoint.shape)
+        adjoint, exact, numeric = pair.adjoint, pair.exact, pair.numeric
         if self.atol is None and self.rtol is None:
             sizes = np.minimum(_sizes(pair, exact), _sizes(pair, numeric))
             by_differences = _ratio(exact, numeric, EXACT * np.abs(numeric) + UNRESOLVED * sizes)
             by_precision = _ratio(adjoint, exact, _rounding(pair, adjoint, exact))
-            undecided = pair.undecided[pair.evaluated]
-            excess[pair.evaluated] = np.maximum(np.where(undecided, 0.0, by_differences), by_precision)
-        else:
-            atol = NOISE * min(_largest(adjoint), _largest(numeric)) if self.atol is None else self.atol
-            rtol = RELATIVE if self.rtol is None else self.rtol
-            excess[pair.evaluated] = _ratio(adjoint, numeric, atol + rtol * np.abs(numeric))
-        return excess
+            return np.maximum(np.where(pair.undecided, 0.0, by_differences), by_precision)
+        atol = NOISE * min(_largest(adjoint), _largest(numeric)) if self.atol is None else self.atol
+        rtol = RELATIVE if self.rtol is None else self.rtol
+        return _ratio(adjoint, numeric, atol + rtol * np.abs(numeric))
 
 
 def errors(adjoint: Floats, numeric: Floats) -> Floats:
@@ -120,8 +116,7 @@ def _scatters(estimate: Estimate, pair: Pair) -> Any:
 
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:
     """Bound on the adjoint's distance to float64, where `pair.epsilon` is the spacing of floats at 1."""
-    eps, largest = pair.epsilon, min(_largest(adjoint), _largest(exact))
-    terms = pair.terms[pair.evaluated]
+    eps, largest, terms = pair.epsilon, min(_largest(adjoint), _largest(exact)), pair.terms
     # What is zero in float64, up to rounding, may be so in fewer digits: nothing else is a matter of terms.
     scattered = np.where(np.abs(exact) <= ROUNDING * DOUBLE * terms, ROUNDING * eps * terms, 0.0)
     least = float(np.finfo(np.float32).tiny) if eps > DOUBLE else 0.0

@@ -90,13 +90,13 @@ class Estimate:
 
 
 class Pair:
-    """The entries of one Jacobian by the adjoint and by differences; `evaluated` says which both have.
+    """Some entries of one Jacobian by the adjoint and by differences, at `rows` and `columns`.
 
     `adjoint` is as the kernel computes it, to a precision of which 1 and the next float differ by `epsilon`;
-    `exact` is the adjoint in float64.  `places` are the rows and columns of the entries, None where they are
-    those of the matrix, or `is_part` of these.  `bend` is the slope to the right of an input less that to the
-    left.  `undecided` are entries that differences cannot decide, and `terms` is the size of what the adjoint
-    adds up, where it has been looked at.
+    `exact` is the adjoint in float64.  The entries are all those of a pattern, or `is_part` of the matrix, of
+    which the first rows and columns were looked at that `block` counts.  `bend` is the slope to the right of
+    an input less that to the left.  `undecided` are entries that differences cannot decide, and `terms` is
+    the size of what the adjoint adds up, where it has been looked at.
     """
 
     def __init__(
@@ -107,45 +107,36 @@ class Pair:
         exact: Floats,
         epsilon: float,
         numeric: np.ndarray[Any, np.dtype[np.complex128]],
-        places: tuple[Any, Any] | None = None,
-        evaluated: Any = None,
+        places: Any,
         is_part: bool = False,
+        block: tuple[int, int] | None = None,
     ) -> None:
         self.input, self.output = input, output
         self.adjoint = adjoint.astype(np.float64)
         self.exact = exact.astype(np.float64)
         self.epsilon = epsilon
         self.numeric, self.bend = numeric.real, numeric.imag
-        self.evaluated = np.ones(numeric.shape, np.bool_) if evaluated is None else evaluated
-        self.places, self.is_part = places, is_part
-        entries: Any = np.nonzero(self.evaluated) if places is None else places
-        self.rows, self.columns = entries
+        self.rows, self.columns = places
+        self.is_part, self.block = is_part, block or (output.count, input.count)
         self.undecided = np.zeros(self.adjoint.shape, np.bool_)
         self.terms = np.zeros(self.adjoint.shape)
 
     @property
     def entries(self) -> int:
         """The number of compared entries; those outside of the pattern are zero in both."""
-        is_counted = self.places is None or self.is_part
-        return int(self.evaluated.sum()) if is_counted else self.input.count * self.output.count
+        return len(self.rows) if self.is_part else self.input.count * self.output.count
 
     def place(self, k: int) -> tuple[int, int]:
         """The row and column of an entry."""
-        if self.places is None:
-            row, column = np.unravel_index(k, self.adjoint.shape)
-            return int(row), int(column)
-        return int(self.places[0][k]), int(self.places[1][k])
+        return int(self.rows[k]), int(self.columns[k])
 
     def matrix(self, values: Floats) -> Jacobian:
         """Values of the entries as a Jacobian."""
-        counts = self.output.count, self.input.count
-        if self.places is not None:
-            whole = np.zeros(counts)
-            whole[self.places] = values
-            return Jacobian(whole, self.input, self.output, *counts)
-        shown = np.where(self.evaluated, values, np.nan)
-        rows, among = int(self.evaluated.any(1).sum()), int(self.evaluated.any(0).sum())
-        return Jacobian(shown, self.input, self.output, rows, among)
+        rows, columns = self.block
+        whole = np.full((self.output.count, self.input.count), np.nan)
+        whole[:rows, :columns] = 0.0
+        whole[self.rows, self.columns] = values
+        return Jacobian(whole, self.input, self.output, rows, columns)
 
 
 class Witnesses(ABC):
@@ -194,7 +185,7 @@ class Witnesses(ABC):
     def sharpest_kink(self, k: int) -> int | None:
         """The entry of pair `k` with the sharpest kink: the slopes of its two sides differ at any step."""
         pair = self.pairs[k]
-        bend = np.where(pair.evaluated & np.isfinite(pair.bend), pair.bend, 0.0)
+        bend = np.where(np.isfinite(pair.bend), pair.bend, 0.0)
         mask = np.abs(bend) > UNEVEN * (np.abs(pair.numeric) + np.abs(bend))
         if not mask.any():
             return None
@@ -274,32 +265,38 @@ class Whole(Witnesses):
         numeric = differences(subject, selection, eps, quotient=SIDED)
         self.keys = list(adjoint)
         self.pairs = []
-        for key in self.keys:
-            a, n = adjoint[key], numeric.get(key)
-            values = np.full(a.shape, np.nan, np.complex128) if n is None else n.numpy()
-            mask = a.evaluated if n is None else a.evaluated & n.evaluated
-            wide = exact[key].numpy()
-            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, evaluated=mask))
+        for key, one in adjoint.items():
+            block = self._block(one)
+            own, wide, values = (self._entries(each[key]) for each in (adjoint, exact, numeric))
+            places = np.indices(block).reshape(2, -1)
+            pair = Pair(one.input, one.output, own, wide, trace.epsilon, values, places, True, block)
+            self.pairs.append(pair)
+
+    def _block(self, jacobian: Jacobian) -> tuple[int, int]:
+        _, selection = self.arguments
+        return selection.rows(jacobian.output), selection.columns(jacobian.input)
+
+    def _entries(self, jacobian: Jacobian) -> Any:
+        """The entries that are compared, row by row."""
+        rows, columns = self._block(jacobian)
+        return jacobian.numpy()[:rows, :columns].ravel()
 
     def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
         subject, selection = self.arguments
         i = subject.sources.index(self.pairs[k].input)
-        indices = np.flatnonzero(mask.any(axis=0)).tolist()
-        return differences(subject, selection, None, scale, {i: indices}, quotient)[self.keys[k]].numpy()
+        indices = np.unique(self.pairs[k].columns[mask])
+        found = differences(subject, selection, None, scale, {i: indices}, quotient)
+        return self._entries(found[self.keys[k]])
 
     def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
         subject, selection = self.arguments
         mask = [(self.pairs[k].input.key, self.pairs[k].output.key) for k in indices]
         jacobians = Trace(subject, base).jacobians(replace(selection, mask=mask))
-        return [jacobians[self.keys[k]].numpy() for k in indices]
+        return [self._entries(jacobians[self.keys[k]]) for k in indices]
 
     def by_tangents(self) -> list[Floats]:
         jacobians = columns(*self.arguments)
-        by_pair = zip(map(jacobians.get, self.keys), self.pairs, strict=True)
-        return [
-            np.full(pair.adjoint.shape, np.nan) if one is None else one.numpy().astype(np.float64)
-            for one, pair in by_pair
-        ]
+        return [self._entries(jacobians[key]).astype(np.float64) for key in self.keys]
 
 
 def _require_room(subject: Subject, targets: Sequence[Variable]) -> None:
@@ -348,7 +345,7 @@ class Suspected(Witnesses):
         for (i, j, rows, suspected), adjoint, values, slope in entries:
             source, target = subject.sources[i], exact.targets[j]
             places = np.repeat(rows, len(suspected)), np.tile(suspected, len(rows))
-            self.pairs.append(Pair(source, target, adjoint, values, own.epsilon, slope, places, is_part=True))
+            self.pairs.append(Pair(source, target, adjoint, values, own.epsilon, slope, places, True))
 
     def _adjoints(self, trace: Trace, entries: Sequence[Entries]) -> list[Floats]:
         return [self._rows(trace, *each) for each in entries]
