@@ -23,9 +23,8 @@ from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.provenance import HostRead, Provenance
 from kernelab.autodiff.records.recording import Recording
-from kernelab.autodiff.records.records import LaunchRecord
 from kernelab.autodiff.records.snapshots import Snapshot, as_they_were
-from kernelab.autodiff.tape.run_signature import Signature, added_to_by, arrays_in, read_by
+from kernelab.autodiff.tape.run_signature import Signature, Signed, added_to_by, arrays_in, read_by
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
@@ -91,8 +90,8 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
 # ------------------------------------------------------------------------------ the first run
 
 
-class Observer(Recorder):
-    """The recorder of a first run: runs launches plainly, and notes what comes from outside."""
+class FirstRun(Recorder):
+    """Runs launches plainly, and notes what comes from outside."""
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self._recording = recording
@@ -214,7 +213,6 @@ class Observer(Recorder):
             self.reads(elements)
         for elements in added_to_by(call):
             self.adds_to(elements)
-        self.signature.launch(call)
         for target in call.targets:
             self._look_for_unseen(target)
         call.will_write()
@@ -222,11 +220,7 @@ class Observer(Recorder):
             self.writes(target)
         if any(is_differentiable(source.dtype) for source in read_by(call)):
             self._computed.update(target.allocation for target in call.targets)
-        try:
-            call.primal()
-        except BaseException:  # also an interrupt
-            self.signature.failed()
-            raise
+        call.primal()
         for i in call.kernel.plan.written:
             if call.overwrites_all(i):
                 self.replaces(call.arguments[i])
@@ -236,7 +230,6 @@ class Observer(Recorder):
         for elements in (*read_by(call), *call.targets):
             if self.signature.is_outside(elements):
                 self._keep(elements)
-        self.signature.launch(call)
 
     def adjoint_alone(self, what: str, arguments: Sequence[array]) -> None:
         """Refuse gradients that the second run would add once more."""
@@ -247,28 +240,21 @@ class Observer(Recorder):
         self._look_for_unseen(dest, own=1)
         for source in leaves_of(src):
             self.reads(source)
-        self.signature.copy(dest, src)
         for target in leaves_of(dest):
             self.replaces(target)
             self._computed.add(target.allocation)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._look_for_unseen(dest, own=1)
-        self.signature.values(dest)
         for target in leaves_of(dest):
             self.replaces(target)
 
-    def made_from_host(self, elements: array, data: Any = None) -> None:
-        self.signature.values(elements)
-
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Note what a Python function with a derivative of its own has read and returned."""
-        self.signature.hands_over([*arrays_in(call.args)])
         for elements in arrays_in(call.args):
             self.reads(elements)
         self._left.update(call.left)
         for result in results:
-            self.signature.values(result)
             self.replaces(result)
             self._computed.add(result.allocation)
 
@@ -290,10 +276,14 @@ class Observer(Recorder):
         super().tabulate(target, sources, compute)
 
 
+class Observer(Signed, FirstRun):
+    """The recorder of a first run, which it signs."""
+
+
 # ------------------------------------------------------------------------------ the second run
 
 
-class Replaying(Recording):
+class Replaying(Signed, Recording):
     """The inner tape of a second run, which it signs as the first was signed."""
 
     copies_again = True
@@ -302,35 +292,6 @@ class Replaying(Recording):
         super().__init__(Guard("save"))
         self.provenance, self.is_plain = Provenance(host_reads), not host_reads
         self.signature = Signature(of_first=of_first)
-
-    def launch(self, call: LaunchRecord) -> None:
-        self.signature.launch(call)
-        try:
-            super().launch(call)
-        except BaseException:
-            self.signature.failed()
-            raise
-
-    def left_out(self, call: Call) -> None:
-        self.signature.launch(call)
-
-    def copied(self, dest: array, src: array, how: str) -> None:
-        self.signature.copy(dest, src)
-        super().copied(dest, src, how)
-
-    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
-        self.signature.values(dest)
-        super().overwritten(dest, how, data)
-
-    def made_from_host(self, elements: array, data: Any = None) -> None:
-        self.signature.values(elements)
-        super().made_from_host(elements, data)
-
-    def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
-        self.signature.hands_over([*arrays_in(call.args)])
-        for result in results:
-            self.signature.values(result)
-        super().called_host(call, arguments, results)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -6,6 +6,7 @@ from typing import Any
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.context.conversion import checksum
+from kernelab.runtime.context.recorder import Recorder
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import array_of
@@ -101,6 +102,42 @@ class Signature:
 
     def _add(self, more: bytes) -> None:
         self.sum = checksum(more, self.sum)
+
+
+class Signed(Recorder):
+    """Signs a run that another recorder, the next of its bases, hears of."""
+
+    signature: Signature
+
+    def launch(self, call: Any) -> None:
+        self.signature.launch(call)
+        try:
+            super().launch(call)
+        except BaseException:  # also an interrupt
+            self.signature.failed()
+            raise
+
+    def left_out(self, call: Call) -> None:
+        self.signature.launch(call)
+        super().left_out(call)
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        self.signature.copy(dest, src)
+        super().copied(dest, src, how)
+
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
+        self.signature.values(dest)
+        super().overwritten(dest, how, data)
+
+    def made_from_host(self, elements: array, data: Any = None) -> None:
+        self.signature.values(elements)
+        super().made_from_host(elements, data)
+
+    def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
+        self.signature.hands_over([*arrays_in(call.args)])
+        for result in results:
+            self.signature.values(result)
+        super().called_host(call, arguments, results)
 
 
 def arrays_in(value: Any) -> Iterator[array]:
