@@ -179,7 +179,7 @@ def jacobian_fd(
         look_at(source.elements)  # the result is the host's: no tape differentiates it
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
     with outside_transforms("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
-        jacobians = differences(subject, selection, scale=eps / STEP)
+        jacobians = differences(subject, selection, eps / STEP)
         by_host, unsteady = told_apart(subject)
         if not by_host:
             explain_zeros(subject, jacobians)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, columns, jacobians
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, jacobians
 from kernelab.autodiff.jacobians.subject import of_function, of_kernel
 from kernelab.errors import GradientError, KernelError, KernelTypeError, KernelValueError
+from tests.support.columns import columns
 
 CELL = """
 class Spring:
@@ -98,7 +99,7 @@ def agree(kernel: Any, dim: Any, inputs: list[Any], outputs: list[Any]) -> Any:
     """The Jacobians, which adjoint, tangent and differences agree on."""
     found = kl.autograd.jacobian(kernel, dim, inputs, outputs)
     subject = of_kernel(kernel, dim, inputs, outputs, "jacobian")
-    numeric, tangent = kl.autograd.jacobian_fd(kernel, dim, inputs, outputs), columns(subject, Selection())
+    numeric, tangent = kl.autograd.jacobian_fd(kernel, dim, inputs, outputs), columns(subject)
     for key, value in found.items():
         np.testing.assert_allclose(value.numpy(), numeric[key].numpy(), rtol=2e-3, atol=2e-4)
         np.testing.assert_allclose(value.numpy(), tangent[key].numpy(), rtol=1e-5, atol=1e-6)
@@ -276,7 +277,7 @@ def test_a_function_that_returns_arrays() -> None:
     for key, value in found.items():
         np.testing.assert_allclose(value.numpy(), numeric[key].numpy(), rtol=1e-4, atol=1e-5)
     assert found["x", "output 1"].shape == (2, 4)
-    tangent = columns(of_function(f, [x], [], "jacobian"), Selection())
+    tangent = columns(of_function(f, [x], [], "jacobian"))
     np.testing.assert_allclose(found[0, 1].numpy(), tangent[0, 1].numpy(), rtol=1e-5)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.jacobians.jacobian import Selection, columns, jacobians
+from kernelab.autodiff.jacobians.jacobian import Selection, jacobians
 from kernelab.autodiff.jacobians.subject import of_kernel
 from kernelab.lang.types import Array, scalar_of
 from kernelab.lang.verify import verify
+from tests.support.columns import columns
 from tests.support.zoo import ZOO, Animal
 
 NAMES = [animal.name for animal in ZOO]
@@ -55,7 +56,7 @@ def test_rows_columns_and_compressed_entries_agree(animal: Animal) -> None:
     kernel = kernel_of(animal)
     given = arguments(animal, kernel, 1)
     subject = of_kernel(kernel, animal.grid, given, [], "jacobian")
-    rows, by_tangent = jacobians(subject), columns(subject, Selection())
+    rows, by_tangent = jacobians(subject), columns(subject)
     one_by_one = jacobians(subject, Selection(None, 1 << 30))
     sparse = kl.autograd.jacobian(kernel, animal.grid, given, sparse=True)
     assert list(rows) == list(by_tangent) == list(sparse)
@@ -98,7 +99,7 @@ def four(a: array4d[float], b: array4d[float]):
     a = kl.array(np.random.default_rng(0).normal(size=(2, 3, 2, 2)), dtype=float, requires_grad=True)
     found = kl.autograd.jacobian(kernel, (2, 3, 2, 2), [a], [kl.zeros((2, 2, 3, 2))])[0, 0]
     subject = of_kernel(kernel, (2, 3, 2, 2), [a], [kl.zeros((2, 2, 3, 2))], "jacobian")
-    np.testing.assert_allclose(found.numpy(), columns(subject, Selection())[0, 0].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(found.numpy(), columns(subject)[0, 0].numpy(), rtol=1e-6)
     np.testing.assert_allclose(
         found.numpy(),
         kl.autograd.jacobian_fd(kernel, (2, 3, 2, 2), [a], [kl.zeros((2, 2, 3, 2))])[0, 0].numpy(),

@@ -23,7 +23,7 @@ from kernelab.autodiff.checks.lost_digits import parted
 from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, faults, require_chain, screen
 from kernelab.autodiff.checks.thread_order import Race, racing_outputs
 from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, require_entries, settle
-from kernelab.autodiff.checks.witnesses import FINEST, SCALES, Pair, Suspected, Whole, Witnesses, by_pattern
+from kernelab.autodiff.checks.witnesses import FINEST, SCALES, Listed, Pair, Witnesses, by_pattern
 from kernelab.autodiff.jacobians.differences import SIZES, STEPS, Floats, numbers, told_apart
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
@@ -141,17 +141,17 @@ def _compared(subject: Subject, tolerance: Tolerance, selection: Selection, fast
     if races:
         sources = enumerate(subject.sources)
         few = {i: np.arange(min(OF_RACES, selection.columns(source))) for i, source in sources}
-        witnesses: Witnesses | None = Suspected(subject, selection, tolerance.eps, few)
+        witnesses: Witnesses | None = Listed(subject, selection, tolerance.eps, few)
     else:
         witnesses = by_pattern(subject, selection, tolerance.eps)
     if witnesses is None and screening.suspects:
-        suspected = Suspected(subject, selection, tolerance.eps, screening.suspects)
+        suspected = Listed(subject, selection, tolerance.eps, screening.suspects)
         results = _entry_by_entry(subject, suspected, tolerance)
         # Where these pass, others have made the products differ.
         if not all(result.passed for result in results):
             return GradcheckReport(subject.name, tuple(results), compared=tuple(suspected.pairs))
     if witnesses is None:
-        witnesses = Whole(subject, selection, tolerance.eps)
+        witnesses = Listed(subject, selection, tolerance.eps)
     results = _entry_by_entry(subject, witnesses, tolerance, races)
     pairs = zip(witnesses.pairs, results, strict=True)
     results = [_with_race(subject, pair, result, races) for pair, result in pairs]

@@ -23,12 +23,11 @@ from kernelab.autodiff.jacobians.differences import (
     STEPS,
     Floats,
     Quotient,
-    differences,
     differences_by_color,
     differences_of_columns,
     is_tiny,
 )
-from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, Trace, columns, tangents_of_columns
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, Trace, tangents_of_columns
 from kernelab.autodiff.jacobians.sparse import (
     ChangedError,
     Compressed,
@@ -43,8 +42,7 @@ from kernelab.autodiff.rule_checks.interpreted import Noisy
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.rows_and_columns import unit_vectors
-from kernelab.data_classes import dataclass, replace
+from kernelab.data_classes import dataclass
 from kernelab.errors import GradientError, KernelError
 from kernelab.runtime.context.recorder import refusal
 
@@ -252,53 +250,6 @@ def by_pattern(subject: Subject, selection: Selection, eps: float | None) -> Wit
     return None
 
 
-class Whole(Witnesses):
-    """All entries; GradientError where that are too many."""
-
-    def __init__(self, subject: Subject, selection: Selection, eps: float | None) -> None:
-        self.arguments = subject, selection
-        trace = Trace(subject)
-        _require_room(subject, trace.targets)
-        adjoint = exact = trace.jacobians(selection)
-        if trace.epsilon > DOUBLE:
-            exact = Trace(subject, Wide(BASE)).jacobians(selection)
-        numeric = differences(subject, selection, eps, quotient=SIDED)
-        self.keys = list(adjoint)
-        self.pairs = []
-        for key, one in adjoint.items():
-            block = self._block(one)
-            own, wide, values = (self._entries(each[key]) for each in (adjoint, exact, numeric))
-            places = np.indices(block).reshape(2, -1)
-            pair = Pair(one.input, one.output, own, wide, trace.epsilon, values, places, True, block)
-            self.pairs.append(pair)
-
-    def _block(self, jacobian: Jacobian) -> tuple[int, int]:
-        _, selection = self.arguments
-        return selection.rows(jacobian.output), selection.columns(jacobian.input)
-
-    def _entries(self, jacobian: Jacobian) -> Any:
-        """The entries that are compared, row by row."""
-        rows, columns = self._block(jacobian)
-        return jacobian.numpy()[:rows, :columns].ravel()
-
-    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
-        subject, selection = self.arguments
-        i = subject.sources.index(self.pairs[k].input)
-        indices = np.unique(self.pairs[k].columns[mask])
-        found = differences(subject, selection, None, scale, {i: indices}, quotient)
-        return self._entries(found[self.keys[k]])
-
-    def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
-        subject, selection = self.arguments
-        mask = [(self.pairs[k].input.key, self.pairs[k].output.key) for k in indices]
-        jacobians = Trace(subject, base).jacobians(replace(selection, mask=mask))
-        return [self._entries(jacobians[self.keys[k]]) for k in indices]
-
-    def by_tangents(self) -> list[Floats]:
-        jacobians = columns(*self.arguments)
-        return [self._entries(jacobians[key]).astype(np.float64) for key in self.keys]
-
-
 def _require_room(subject: Subject, targets: Sequence[Variable]) -> None:
     """Raise GradientError where a Jacobian has more entries than matrices of them should have."""
     for source, target in product(subject.sources, targets):
@@ -309,68 +260,77 @@ def _require_room(subject: Subject, targets: Sequence[Variable]) -> None:
             raise refusal(GradientError, message, "gradcheck", hint)
 
 
+def _worst_rows(traces: Sequence[Trace], i: int, j: int, some: Numbers, slopes: Floats) -> Numbers:
+    """The rows in which the adjoint of one of some columns is farthest from its slopes."""
+    by_column = zip(some.tolist(), slopes, strict=True)
+    found = [worst_rows(trace, i, j, *each) for each in by_column for trace in dict.fromkeys(traces)]
+    return np.unique(np.concatenate(found))
+
+
 Entries = tuple[int, int, Numbers, Numbers]
 """Input and output, by their positions, and the rows and columns that are looked at."""
 
 
-class Suspected(Witnesses):
-    """Entries of some columns of each input, in the rows where the adjoint is farthest from differences."""
+class Listed(Witnesses):
+    """All entries, or those of suspect columns in the rows where the adjoint is farthest from differences.
+
+    Raises GradientError where all are too many.
+    """
 
     def __init__(
-        self, subject: Subject, selection: Selection, eps: float | None, suspects: Mapping[int, Numbers]
+        self,
+        subject: Subject,
+        selection: Selection,
+        eps: float | None,
+        suspects: Mapping[int, Numbers] | None = None,
     ) -> None:
-        self.subject = subject
-        exact, own = Trace(subject, Wide(BASE)), Trace(subject)
+        self.subject, own = subject, Trace(subject)
+        exact = Trace(subject, Wide(BASE)) if own.epsilon > DOUBLE else own
+        positions, is_all = selection.pairs(subject.sources, own.targets), suspects is None
+        if suspects is None:
+            _require_room(subject, own.targets)
+            suspects = {i: np.arange(selection.columns(subject.sources[i])) for i, _ in positions}
         slopes = {
-            i: differences_of_columns(subject, i, suspected, eps, 1.0, SIDED)[1]
-            for i, suspected in suspects.items()
+            i: differences_of_columns(subject, i, some, eps, 1.0, SIDED)[1] for i, some in suspects.items()
         }
         self.entries: list[Entries] = []
-        numeric: list[Any] = []
-        for i, j in selection.pairs(subject.sources, exact.targets):
-            suspected, count = suspects.get(i, _NO_NUMBERS), selection.rows(exact.targets[j])
-            by_column = zip(suspected.tolist(), slopes[i][j] if i in slopes else (), strict=True)
-            traces = (exact, own) if own.epsilon > DOUBLE else (exact,)
-            found = [
-                worst_rows(trace, i, j, column, slope[:count].real)
-                for column, slope in by_column
-                for trace in traces
-            ]
-            rows = np.unique(np.concatenate([_NO_NUMBERS, *found]))
-            self.entries.append((i, j, rows, suspected))
-            numeric.append(slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128))
+        for i, j in positions:
+            rows, some = np.arange(selection.rows(own.targets[j])), suspects.get(i, _NO_NUMBERS)
+            if not is_all and i not in suspects:
+                rows = _NO_NUMBERS
+            elif not is_all:
+                rows = _worst_rows((exact, own), i, j, some, slopes[i][j][:, rows].real)
+            self.entries.append((i, j, rows, some))
         adjoints = (self._adjoints(trace, self.entries) for trace in (own, exact))
-        entries = zip(self.entries, *adjoints, numeric, strict=True)
         self.pairs = []
-        for (i, j, rows, suspected), adjoint, values, slope in entries:
-            source, target = subject.sources[i], exact.targets[j]
-            places = np.repeat(rows, len(suspected)), np.tile(suspected, len(rows))
-            self.pairs.append(Pair(source, target, adjoint, values, own.epsilon, slope, places, True))
+        for (i, j, rows, some), adjoint, wide in zip(self.entries, *adjoints, strict=True):
+            numeric = slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128)
+            places = np.repeat(rows, len(some)), np.tile(some, len(rows))
+            block = (len(rows), len(some)) if is_all else None
+            ends = subject.sources[i], own.targets[j]
+            self.pairs.append(Pair(*ends, adjoint, wide, own.epsilon, numeric, places, True, block))
 
     def _adjoints(self, trace: Trace, entries: Sequence[Entries]) -> list[Floats]:
-        return [self._rows(trace, *each) for each in entries]
-
-    def _rows(self, trace: Trace, i: int, j: int, rows: Numbers, suspected: Numbers) -> Floats:
-        if not len(rows):
-            return np.zeros(0)
-        seeds = unit_vectors(rows, trace.targets[j].count, dtype_of(trace.targets[j]))
-        return trace.products(j, seeds, [i])[0][:, suspected].ravel()
+        return [trace.rows(j, [i], rows)[i][:, some].ravel() for i, j, rows, some in entries]
 
     def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
         return self._adjoints(Trace(self.subject, base), [self.entries[k] for k in indices])
 
     def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
-        i, j, rows, suspected = self.entries[k]
-        slopes = differences_of_columns(self.subject, i, suspected, None, scale, quotient)[1]
-        return slopes[j][:, rows].T.ravel()
+        i, j, rows, some = self.entries[k]
+        wanted = mask.reshape(len(rows), len(some)).any(axis=0)
+        slopes = differences_of_columns(self.subject, i, some[wanted], None, scale, quotient)[1][j]
+        found = np.full((len(rows), len(some)), np.nan, slopes.dtype)
+        found[:, wanted] = slopes[:, rows].T
+        return found.ravel()
 
     def by_tangents(self) -> list[Floats]:
         return [self._tangents(*each) for each in self.entries]
 
-    def _tangents(self, i: int, j: int, rows: Numbers, suspected: Numbers) -> Floats:
+    def _tangents(self, i: int, j: int, rows: Numbers, some: Numbers) -> Floats:
         if not len(rows):
             return np.zeros(0)
-        tangents = tangents_of_columns(self.subject, i, suspected)[1]
+        tangents = tangents_of_columns(self.subject, i, some)[1]
         return np.asarray(tangents[j][:, rows].T.ravel(), np.float64)
 
 

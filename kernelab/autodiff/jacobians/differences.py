@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection, by_columns
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection, Slopes, in_chunks
 from kernelab.autodiff.jacobians.subject import Started, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.base_level import BASE
@@ -46,31 +46,33 @@ class Quotient:
     read: Callable[[Floats, Floats], np.ndarray[Any, Any]]
 
 
-def differences(
-    subject: Subject,
-    selection: Selection,
-    eps: float | None = None,
-    scale: float = 1.0,
-    only: Mapping[int, Any] | None = None,
-    quotient: Quotient | None = None,
-) -> Jacobians:
-    """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of some inputs."""
-    asked = quotient or EXTRAPOLATED
-
-    def look(i: int, some: np.ndarray[Any, Any]) -> tuple[Sequence[Variable], list[Floats]]:
-        return differences_of_columns(subject, i, some, eps, scale, asked)
-
-    room = 4 * len(asked.shifts) * subject.nbytes
-    return by_columns(subject, selection, only, "differences", room, look)
+def differences(subject: Subject, selection: Selection, scale: float) -> Jacobians:
+    """The Jacobians at `scale` times the default step."""
+    matrices: dict[tuple[int, int], Jacobian] = {}
+    targets: Sequence[Variable] = ()
+    for i, source in enumerate(subject.sources):
+        some = np.arange(selection.columns(source))
+        targets, slopes = differences_of_columns(subject, i, some, None, scale, EXTRAPOLATED)
+        for j in [j for k, j in selection.pairs(subject.sources, targets) if k == i]:
+            values = np.full((targets[j].count, source.count), np.nan)
+            values[:, some] = slopes[j].T
+            matrices[i, j] = Jacobian(values, source, targets[j], targets[j].count, len(some))
+    chosen = selection.pairs(subject.sources, targets)
+    return Jacobians(subject.name, [matrices[pair] for pair in chosen])
 
 
 def differences_of_columns(
     subject: Subject, i: int, some: np.ndarray[Any, Any], eps: float | None, scale: float, quotient: Quotient
-) -> tuple[Sequence[Variable], list[Floats]]:
+) -> Slopes:
     """The outputs, and their differences by some numbers of one input, which come first."""
-    steps = steps_of(subject.sources[i].elements, eps, scale)[some]
-    outputs, looked = _moved(subject, i, np.arange(len(some)), some, steps, quotient.shifts)
-    return subject.targets(outputs), [quotient.read(y, steps[:, None]) for y in looked]
+    every = steps_of(subject.sources[i].elements, eps, scale)
+
+    def look(some: np.ndarray[Any, Any]) -> Slopes:
+        steps = every[some]
+        outputs, looked = _moved(subject, i, np.arange(len(some)), some, steps, quotient.shifts)
+        return subject.targets(outputs), [quotient.read(y, steps[:, None]) for y in looked]
+
+    return in_chunks(subject, some, "differences", 4 * len(quotient.shifts) * subject.nbytes, look)
 
 
 def differences_by_color(

@@ -7,7 +7,6 @@ of the input's adjoint.  Entries that are left out are NaN; `evaluated` masks th
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -270,59 +269,33 @@ def explain_zeros(subject: Subject, found: Jacobians) -> None:
         warn_of_zeros(subject.name, trace.level, trace.outputs, names)
 
 
-Look = Callable[[int, Values], tuple[Sequence[Variable], list[Values]]]
+Slopes = tuple[Sequence[Variable], list[Values]]
 """The outputs, and their derivatives along some elements of an input, which come first."""
 
 
-def by_columns(
-    subject: Subject, selection: Selection, only: Mapping[int, Any] | None, what: str, room: int, look: Look
-) -> Jacobians:
-    """The Jacobians of a subject, as many columns at once as fit where each takes `room` bytes.
-
-    `only` some columns, by the position of the input; other inputs are then left out.
-    """
-    matrices: dict[Pair, Values] = {}
-    targets: Sequence[Variable] = ()
-    for i, source in enumerate(subject.sources):
-        if only is not None and i not in only:
-            continue
-        wanted = np.arange(selection.columns(source)) if only is None else np.asarray(only[i])
-        for chunk in steps(f"{what} of {subject.name}", chunks(len(wanted), None, room)):
-            some = wanted[chunk.start : chunk.stop]
-            targets, slopes = look(i, some)
-            for k, j in selection.pairs(subject.sources, targets):
-                if k == i and (i, j) not in matrices:
-                    matrices[i, j] = np.full((targets[j].count, source.count), np.nan, slopes[j].dtype)
-                if k == i:
-                    matrices[i, j][:, some] = slopes[j].T
-    return Jacobians(
-        subject.name,
-        [
-            Jacobian(matrices[i, j], s, targets[j], targets[j].count, selection.columns(s))
-            for i, j in selection.pairs(subject.sources, targets)
-            for s in [subject.sources[i]]
-            if (i, j) in matrices
-        ],
-    )
+def in_chunks(
+    subject: Subject, some: Values, what: str, room: int, look: Callable[[Values], Slopes]
+) -> Slopes:
+    """What `look` gives for some elements, as many at once as fit where each takes `room` bytes."""
+    stretches = steps(f"{what} of {subject.name}", chunks(len(some), None, room))
+    parts = [look(some[chunk.start : chunk.stop]) for chunk in stretches]
+    return parts[0][0], [np.concatenate(each) for each in zip(*(part[1] for part in parts), strict=True)]
 
 
-def columns(subject: Subject, selection: Selection) -> Jacobians:
-    """The Jacobians of a subject by tangents, column by column."""
-    room = 4 * max((source.elements.allocation.nbytes for source in subject.sources), default=0)
-    return by_columns(subject, selection, None, "tangents", room, partial(tangents_of_columns, subject))
-
-
-def tangents_of_columns(subject: Subject, i: int, some: Values) -> tuple[Sequence[Variable], list[Values]]:
+def tangents_of_columns(subject: Subject, i: int, some: Values) -> Slopes:
     """The outputs, and their tangents by some numbers of one input, which come first."""
     source = subject.sources[i]
     dtype = scalar_of(source.elements.dtype).dtype
-    targets, moved = tangents(subject, Batch(BASE, len(some)), i, unit_vectors(some, source.count, dtype))
-    return targets, [each.astype(dtype, copy=False) for each in moved]
+
+    def look(some: Values) -> Slopes:
+        vectors = unit_vectors(some, source.count, dtype)
+        targets, moved = tangents(subject, Batch(BASE, len(some)), i, vectors)
+        return targets, [each.astype(dtype, copy=False) for each in moved]
+
+    return in_chunks(subject, some, "tangents", 4 * subject.nbytes, look)
 
 
-def tangents(
-    subject: Subject, batch: Batch, i: int, seeds: Values
-) -> tuple[Sequence[Variable], list[Values]]:
+def tangents(subject: Subject, batch: Batch, i: int, seeds: Values) -> Slopes:
     """The tangents of the outputs along some vectors of one input, lanes first."""
     started, level = subject.start(), Forward(batch)
     source = started.inputs[i]
@@ -379,25 +352,29 @@ class Trace:
         pairs = chosen.pairs(subject.sources, targets)
         matrices: dict[Pair, Values] = {}
         for j in dict.fromkeys(j for _, j in pairs):
-            wanted = [i for i, k in pairs if k == j]
+            wanted, count = [i for i, k in pairs if k == j], chosen.rows(targets[j])
             rows = self.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
             if rows is None:
-                rows = self.rows(j, wanted, chosen.rows(targets[j]))
-            matrices |= {(i, j): values for i, values in rows.items()}
+                rows = self.rows(j, wanted, np.arange(count))
+            left_out = (0, targets[j].count - count), (0, 0)
+            for i, values in rows.items():
+                is_all = count == targets[j].count
+                matrices[i, j] = values if is_all else np.pad(values, left_out, constant_values=np.nan)
         variables = [(subject.sources[i], targets[j], matrices[i, j]) for i, j in pairs]
         return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
 
-    def rows(self, j: int, wanted: Sequence[int], count: int) -> dict[int, Values]:
-        """The first `count` rows for one output, by each of some inputs."""
+    def rows(self, j: int, wanted: Sequence[int], some: Values) -> dict[int, Values]:
+        """Some rows for one output, by each of some inputs."""
         target, dtype = self.targets[j], scalar_of(self.outputs[j].dtype).dtype
         matrices = {}
         for i in wanted:
             source, is_wide = self.subject.sources[i], isinstance(self.base, Wide)
             own = np.dtype(np.float64) if is_wide else scalar_of(source.elements.dtype).dtype
-            matrices[i] = np.full((target.count, source.count), np.nan, own)
+            matrices[i] = np.zeros((len(some), source.count), own)
         width = sum(memory.nbytes for memory in self.level.tracked)
-        for chunk in steps(f"adjoints of {self.subject.name}", chunks(count, None, width)):
-            products = self.products(j, unit_vectors(chunk, target.count, dtype), wanted)
+        for chunk in steps(f"adjoints of {self.subject.name}", chunks(len(some), None, width)):
+            seeds = unit_vectors(some[chunk.start : chunk.stop], target.count, dtype)
+            products = self.products(j, seeds, wanted)
             for i, rows in zip(wanted, products, strict=True):
                 matrices[i][chunk.start : chunk.stop] = rows
         return matrices
