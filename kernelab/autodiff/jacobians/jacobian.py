@@ -16,7 +16,7 @@ from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
 from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
+from kernelab.autodiff.transforms.batch_and_wide import Batch
 from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, Run
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.rows_and_columns import chunks, unit_vectors
@@ -252,7 +252,20 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
 
 def jacobians(subject: Subject, selection: Selection | None = None) -> Jacobians:
     """The Jacobians of a subject, by its adjoint."""
-    return Trace(subject).jacobians(Selection() if selection is None else selection)
+    trace, chosen = Trace(subject), selection or Selection()
+    targets, pairs = trace.targets, chosen.pairs(subject.sources, trace.targets)
+    matrices: dict[Pair, Values] = {}
+    for j in dict.fromkeys(j for _, j in pairs):
+        wanted, count = [i for i, k in pairs if k == j], chosen.rows(targets[j])
+        rows = trace.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
+        if rows is None:
+            rows = trace.rows(j, wanted, np.arange(count))
+        left_out = (0, targets[j].count - count), (0, 0)
+        for i, values in rows.items():
+            is_all = count == targets[j].count
+            matrices[i, j] = values if is_all else np.pad(values, left_out, constant_values=np.nan)
+    variables = [(subject.sources[i], targets[j], matrices[i, j]) for i, j in pairs]
+    return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
 
 
 def explain_zeros(subject: Subject, found: Jacobians) -> None:
@@ -346,38 +359,18 @@ class Trace:
         ends = (scalar_of(elements.dtype).dtype for elements in (*self.inputs, *self.outputs))
         return max(*map(epsilon, ends), *(program.epsilon for program in programs))
 
-    def jacobians(self, chosen: Selection) -> Jacobians:
-        """The Jacobians of the pairs chosen."""
-        subject, targets = self.subject, self.targets
-        pairs = chosen.pairs(subject.sources, targets)
-        matrices: dict[Pair, Values] = {}
-        for j in dict.fromkeys(j for _, j in pairs):
-            wanted, count = [i for i, k in pairs if k == j], chosen.rows(targets[j])
-            rows = self.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
-            if rows is None:
-                rows = self.rows(j, wanted, np.arange(count))
-            left_out = (0, targets[j].count - count), (0, 0)
-            for i, values in rows.items():
-                is_all = count == targets[j].count
-                matrices[i, j] = values if is_all else np.pad(values, left_out, constant_values=np.nan)
-        variables = [(subject.sources[i], targets[j], matrices[i, j]) for i, j in pairs]
-        return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
-
     def rows(self, j: int, wanted: Sequence[int], some: Values) -> dict[int, Values]:
         """Some rows for one output, by each of some inputs."""
         target, dtype = self.targets[j], scalar_of(self.outputs[j].dtype).dtype
-        matrices = {}
-        for i in wanted:
-            source, is_wide = self.subject.sources[i], isinstance(self.base, Wide)
-            own = np.dtype(np.float64) if is_wide else scalar_of(source.elements.dtype).dtype
-            matrices[i] = np.zeros((len(some), source.count), own)
+        if not len(some):
+            return {i: np.zeros((0, self.subject.sources[i].count), dtype) for i in wanted}
+
+        def look(some: Values) -> Slopes:
+            return self.targets, self.products(j, unit_vectors(some, target.count, dtype), wanted)
+
         width = sum(memory.nbytes for memory in self.level.tracked)
-        for chunk in steps(f"adjoints of {self.subject.name}", chunks(len(some), None, width)):
-            seeds = unit_vectors(some[chunk.start : chunk.stop], target.count, dtype)
-            products = self.products(j, seeds, wanted)
-            for i, rows in zip(wanted, products, strict=True):
-                matrices[i][chunk.start : chunk.stop] = rows
-        return matrices
+        _, by_input = in_chunks(self.subject, some, "adjoints", width, look)
+        return dict(zip(wanted, by_input, strict=True))
 
     def products(self, j: int, u: Values, wanted: Sequence[int] | None = None) -> list[Values]:
         """``J^T u`` for each row of `u`, of output `j` by each input, or some."""
