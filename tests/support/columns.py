@@ -12,5 +12,5 @@ def columns(subject: Subject) -> Jacobians:
     for i, source in enumerate(subject.sources):
         targets, tangents = tangents_of_columns(subject, i, np.arange(source.count))
         for target, values in zip(targets, tangents, strict=True):
-            matrices.append(Jacobian(values.T, source, target, target.count, source.count))
+            matrices.append(Jacobian(values.T, source, target))
     return Jacobians(subject.name, matrices)

@@ -130,11 +130,9 @@ class Pair:
 
     def matrix(self, values: Floats) -> Jacobian:
         """Values of the entries as a Jacobian."""
-        rows, columns = self.block
-        whole = np.full((self.output.count, self.input.count), np.nan)
-        whole[:rows, :columns] = 0.0
-        whole[self.rows, self.columns] = values
-        return Jacobian(whole, self.input, self.output, rows, columns)
+        block = np.zeros(self.block)
+        block[self.rows, self.columns] = values
+        return Jacobian(block, self.input, self.output)
 
 
 class Witnesses(ABC):

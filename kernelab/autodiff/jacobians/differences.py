@@ -54,9 +54,7 @@ def differences(subject: Subject, selection: Selection, scale: float) -> Jacobia
         some = np.arange(selection.columns(source))
         targets, slopes = differences_of_columns(subject, i, some, None, scale, EXTRAPOLATED)
         for j in [j for k, j in selection.pairs(subject.sources, targets) if k == i]:
-            values = np.full((targets[j].count, source.count), np.nan)
-            values[:, some] = slopes[j].T
-            matrices[i, j] = Jacobian(values, source, targets[j], targets[j].count, len(some))
+            matrices[i, j] = Jacobian(slopes[j].T.copy(), source, targets[j])
     chosen = selection.pairs(subject.sources, targets)
     return Jacobians(subject.name, [matrices[pair] for pair in chosen])
 

@@ -50,23 +50,27 @@ class Jacobian(Answers):
     """The derivatives of one output with respect to one input: a row a component of the output.
 
     Behaves as a NumPy array where one is wanted; `numpy()` is the matrix, `tocsr()` a sparse one of SciPy.
-    `rows` and `columns` say how many of each, from the first, were computed: the rest is NaN.  One that was
-    found sparse holds its `entries` only; `numpy()` then makes the matrix, once.
+    `rows` and `columns` say how many of each, from the first, were computed and given: the rest is NaN.  One
+    that was found sparse holds its `entries` only; `numpy()` then makes the matrix, once.
     """
 
     __slots__ = ("_values", "columns", "entries", "input", "output", "rows")
     NAMED = "a Jacobian"
     HINTS = JACOBIAN
 
-    def __init__(
-        self, values: Values | Entries, input: Variable, output: Variable, rows: int, columns: int
-    ) -> None:
-        self._values = None if isinstance(values, Entries) else values
-        self.entries = values if isinstance(values, Entries) else None
+    def __init__(self, values: Values | Entries, input: Variable, output: Variable) -> None:
         self.input = input
         self.output = output
-        self.rows = rows
-        self.columns = columns
+        self.rows, self.columns = self.shape
+        self.entries: Entries | None = None
+        self._values: Values | None = None
+        if isinstance(values, Entries):
+            self.entries = values
+            return
+        self.rows, self.columns = values.shape
+        left_out = (0, output.count - self.rows), (0, input.count - self.columns)
+        is_all = values.shape == self.shape
+        self._values = values if is_all else np.pad(values, left_out, constant_values=np.nan)
 
     def __repr__(self) -> str:
         return f"<Jacobian d {self.output.label} / d {self.input.label}, {self.shape[0]} x {self.shape[1]}>"
@@ -254,18 +258,14 @@ def jacobians(subject: Subject, selection: Selection | None = None) -> Jacobians
     """The Jacobians of a subject, by its adjoint."""
     trace, chosen = Trace(subject), selection or Selection()
     targets, pairs = trace.targets, chosen.pairs(subject.sources, trace.targets)
-    matrices: dict[Pair, Values] = {}
+    matrices: dict[Pair, Jacobian] = {}
     for j in dict.fromkeys(j for _, j in pairs):
-        wanted, count = [i for i, k in pairs if k == j], chosen.rows(targets[j])
+        wanted = [i for i, k in pairs if k == j]
         rows = trace.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
         if rows is None:
-            rows = trace.rows(j, wanted, np.arange(count))
-        left_out = (0, targets[j].count - count), (0, 0)
-        for i, values in rows.items():
-            is_all = count == targets[j].count
-            matrices[i, j] = values if is_all else np.pad(values, left_out, constant_values=np.nan)
-    variables = [(subject.sources[i], targets[j], matrices[i, j]) for i, j in pairs]
-    return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
+            rows = trace.rows(j, wanted, np.arange(chosen.rows(targets[j])))
+        matrices |= {(i, j): Jacobian(rows[i], subject.sources[i], targets[j]) for i in wanted}
+    return Jacobians(subject.name, [matrices[pair] for pair in pairs])
 
 
 def explain_zeros(subject: Subject, found: Jacobians) -> None:

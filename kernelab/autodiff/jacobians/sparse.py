@@ -328,7 +328,7 @@ def sparse_jacobian(problem: Problem, i: int, j: int, always: bool = True) -> Ja
             way = part.way
             asked = problem, i, j, part
             entries = by_rows(*asked) if way == "rows" else by_tangents(*asked, way)
-            return Jacobian(entries, source, target, target.count, source.count)
+            return Jacobian(entries, source, target)
         except NotTraceableError:
             return None
         except ChangedError:
