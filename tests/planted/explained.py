@@ -57,7 +57,7 @@ EXPLAINED = (
     Fault(
         "a smooth minimum is taken for a kink",
         AUTODIFF,
-        "mask &= np.abs(quotients - bend) <= STAYS * np.abs(bend)",
+        "mask &= np.abs(closer - bend) <= STAYS * np.abs(bend)",
         "pass",
         KINKS,
     ),

@@ -145,9 +145,9 @@ def bends(line: Line, count: int) -> bool:
     v = directions(np.random.default_rng(count), size, size)[:1]
     if not line.targets(count):
         return False
-    wide, close = (_sides(line, count, v, scale) / scale for scale in SCALES[:2])
-    bend = np.abs(wide.imag)
-    kinks = (bend > UNEVEN * (np.abs(wide.real) + bend)) & (np.abs(close.imag - wide.imag) <= STAYS * bend)
+    (slope, wide), (_, close) = (_sides(line, count, v, scale) / scale for scale in SCALES[:2])
+    bend = np.abs(wide)
+    kinks = (bend > UNEVEN * (np.abs(slope) + bend)) & (np.abs(close - wide) <= STAYS * bend)
     return bool(kinks.any())
 
 
@@ -333,12 +333,13 @@ def _gradient(run: Run, elements: array) -> Floats:
     return scalars(gradient).seen().astype(np.float64).ravel()
 
 
-def _sides(line: Line, count: int, v: Floats, scale: float) -> np.ndarray[Any, np.dtype[np.complex128]]:
+def _sides(line: Line, count: int, v: Floats, scale: float) -> Floats:
     """The derivatives of the targets, and by how much those to the two sides differ, if that can be seen."""
     _, y = _moved(line, count, v, scale)
     slopes = sided(y, np.ones(1))
-    seen = np.abs(slopes.imag) > LOST * np.finfo(np.float64).eps * np.abs(y).max(axis=0)
-    return np.where(seen & np.isfinite(slopes), slopes, 0.0)
+    seen = np.abs(slopes[..., 1]) > LOST * np.finfo(np.float64).eps * np.abs(y).max(axis=0)
+    seen &= np.isfinite(slopes).all(axis=-1)
+    return np.moveaxis(np.where(seen[..., np.newaxis], slopes, 0.0), -1, 0)
 
 
 def _moved(line: Line, count: int, v: Floats, scale: float) -> tuple[Floats, Floats]:

@@ -24,7 +24,7 @@ from kernelab.autodiff.checks.screening import DIRECTIONS, Products, Screening, 
 from kernelab.autodiff.checks.thread_order import Race, racing_outputs
 from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, require_entries, settle
 from kernelab.autodiff.checks.witnesses import FINEST, SCALES, Listed, Pair, Witnesses, by_pattern
-from kernelab.autodiff.jacobians.differences import SIZES, STEPS, Floats, numbers, told_apart
+from kernelab.autodiff.jacobians.differences import SIZES, Floats, numbers, told_apart
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
 from kernelab.autodiff.transforms.base_level import BASE
@@ -325,7 +325,7 @@ def _is_chaotic(witnesses: Witnesses, k: int, tolerance: Tolerance) -> bool:
     worst = int(np.argmax(tolerance.excess(pair)))
     at = np.zeros(pair.numeric.shape, np.bool_)
     at[worst] = True
-    step, size = (witnesses.quotients(k, at, SCALES[0], each)[worst].real for each in (STEPS, SIZES))
+    step, size = witnesses.quotients(k, at, SCALES[0], SIZES)[:, worst]
     change = abs(pair.numeric[worst]) * step
     next_float = pair.epsilon * abs(numbers(pair.input.elements)[pair.place(worst)[1]])
     return bool(change > 0.0 and max(change, size) < abs(pair.adjoint[worst]) * next_float)

@@ -14,13 +14,10 @@ import numpy as np
 
 from kernelab.autodiff.checks.screening import Numbers, worst_rows
 from kernelab.autodiff.jacobians.differences import (
-    EXTRAPOLATED,
-    HIGHEST,
-    LOWEST,
     OWN_SIZE,
+    SCATTERED,
     SIDED,
     SIZES,
-    STEPS,
     Floats,
     Quotient,
     differences_by_color,
@@ -104,7 +101,7 @@ class Pair:
         adjoint: Floats,
         exact: Floats,
         epsilon: float,
-        numeric: np.ndarray[Any, np.dtype[np.complex128]],
+        slopes: Floats,
         places: Any,
         is_part: bool = False,
         block: tuple[int, int] | None = None,
@@ -113,7 +110,7 @@ class Pair:
         self.adjoint = adjoint.astype(np.float64)
         self.exact = exact.astype(np.float64)
         self.epsilon = epsilon
-        self.numeric, self.bend = numeric.real, numeric.imag
+        self.numeric, self.bend = slopes
         self.rows, self.columns = places
         self.is_part, self.block = is_part, block or (output.count, input.count)
         self.undecided = np.zeros(self.adjoint.shape, np.bool_)
@@ -147,7 +144,7 @@ class Witnesses(ABC):
 
     def estimate(self, k: int, mask: Any, scale: float) -> Estimate:
         """The differences of pair `k` at a step, at least of the entries in `mask`."""
-        return Estimate(*(self.quotients(k, mask, scale, each) for each in (EXTRAPOLATED, LOWEST, HIGHEST)))
+        return Estimate(*self.quotients(k, mask, scale, SCATTERED))
 
     def correct_step(self, k: int, agreed: Any, eps: float) -> None:
         """Give entries of pair `k` that `agreed` at a step that says nothing the slope that others show.
@@ -158,8 +155,8 @@ class Witnesses(ABC):
         pair = self.pairs[k]
         if not agreed.any():
             return
-        slopes = [self.quotients(k, agreed, scale, EXTRAPOLATED) for scale in SCALES]
-        steps, sizes = (self.quotients(k, agreed, SCALES[0], each) for each in (STEPS, SIZES))
+        slopes = [self.quotients(k, agreed, scale, SIDED)[0] for scale in SCALES]
+        steps, sizes = self.quotients(k, agreed, SCALES[0], SIZES)
         for scale, (wide, close) in zip(SCALES, pairwise(slopes), strict=False):
             mask = agreed & (np.abs(wide - close) <= SAME * np.abs(close - pair.exact))
             mask &= (eps > scale * steps) | (DOUBLE * sizes / eps > SAME * np.abs(close))
@@ -185,9 +182,9 @@ class Witnesses(ABC):
         mask = np.abs(bend) > UNEVEN * (np.abs(pair.numeric) + np.abs(bend))
         if not mask.any():
             return None
-        quotients = self.quotients(k, mask, SCALES[1], SIDED).imag
-        mask &= np.abs(quotients - bend) <= STAYS * np.abs(bend)
-        pair.bend = np.where(mask, quotients, bend)
+        _, closer = self.quotients(k, mask, SCALES[1], SIDED)
+        mask &= np.abs(closer - bend) <= STAYS * np.abs(bend)
+        pair.bend = np.where(mask, closer, bend)
         return int(np.argmax(np.where(mask, np.abs(bend), 0.0))) if mask.any() else None
 
     def terms(self, indices: Sequence[int]) -> list[Floats]:
@@ -218,8 +215,8 @@ class Witnesses(ABC):
         """The adjoint's entries of some pairs over a level, which says in which precision."""
 
     @abstractmethod
-    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
-        """The differences of pair `k` at another step, at least of the entries in `mask`."""
+    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Floats:
+        """The quotients of pair `k` at another step, a row each, at least of the entries in `mask`."""
 
     def tangents(self) -> list[Floats] | None:
         """The tangent's entries, None where there is no tangent: then there is one witness less."""
@@ -297,16 +294,16 @@ class Listed(Witnesses):
             if not is_all and i not in suspects:
                 rows = _NO_NUMBERS
             elif not is_all:
-                rows = _worst_rows((exact, own), i, j, some, slopes[i][j][:, rows].real)
+                rows = _worst_rows((exact, own), i, j, some, slopes[i][j][:, rows, 0])
             self.entries.append((i, j, rows, some))
         adjoints = (self._adjoints(trace, self.entries) for trace in (own, exact))
         self.pairs = []
         for (i, j, rows, some), adjoint, wide in zip(self.entries, *adjoints, strict=True):
-            numeric = slopes[i][j][:, rows].T.ravel() if len(rows) else np.zeros(0, np.complex128)
+            sided = slopes[i][j][:, rows].T.reshape(2, -1) if len(rows) else np.zeros((2, 0))
             places = np.repeat(rows, len(some)), np.tile(some, len(rows))
             block = (len(rows), len(some)) if is_all else None
             ends = subject.sources[i], own.targets[j]
-            self.pairs.append(Pair(*ends, adjoint, wide, own.epsilon, numeric, places, True, block))
+            self.pairs.append(Pair(*ends, adjoint, wide, own.epsilon, sided, places, True, block))
 
     def _adjoints(self, trace: Trace, entries: Sequence[Entries]) -> list[Floats]:
         return [trace.rows(j, [i], rows)[i][:, some].ravel() for i, j, rows, some in entries]
@@ -314,13 +311,13 @@ class Listed(Witnesses):
     def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
         return self._adjoints(Trace(self.subject, base), [self.entries[k] for k in indices])
 
-    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
+    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Floats:
         i, j, rows, some = self.entries[k]
         wanted = mask.reshape(len(rows), len(some)).any(axis=0)
         slopes = differences_of_columns(self.subject, i, some[wanted], None, scale, quotient)[1][j]
-        found = np.full((len(rows), len(some)), np.nan, slopes.dtype)
-        found[:, wanted] = slopes[:, rows].T
-        return found.ravel()
+        found = np.full((slopes.shape[-1], len(rows), len(some)), np.nan)
+        found[..., wanted] = slopes[:, rows].T
+        return found.reshape(len(found), -1)
 
     def by_tangents(self) -> list[Floats]:
         return [self._tangents(*each) for each in self.entries]
@@ -352,10 +349,10 @@ class _Compressed(Witnesses):
             places = part.pattern.rows, part.pattern.columns
             self.pairs.append(Pair(source, target, adjoint, values, epsilon, slope, places))
 
-    def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Any:
+    def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Floats:
         (i, j), part = self.positions[k]
         places, problem = (part.pattern.rows, part.pattern.columns), self.problem
-        return differences_by_color(problem.subject, i, j, part.columns, places, eps, scale, quotient)
+        return differences_by_color(problem.subject, i, j, part.columns, places, eps, scale, quotient).T
 
     def adjoints(self, base: Level, indices: Sequence[int]) -> list[Floats]:
         trace = Trace(self.problem.subject, base)
@@ -365,7 +362,7 @@ class _Compressed(Witnesses):
             entries += [reading.read(values) for values in trace.products(j, reading.seeds, [i])]
         return entries
 
-    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Any:
+    def quotients(self, k: int, mask: Any, scale: float, quotient: Quotient) -> Floats:
         return self._differences(k, None, scale, quotient)
 
     def by_tangents(self) -> list[Floats]:

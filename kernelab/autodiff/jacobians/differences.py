@@ -40,10 +40,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """A difference quotient: `read` takes values at `shifts`, in steps, and the steps."""
+    """Difference quotients, along a last axis: `read` takes values at `shifts`, in steps, and the steps."""
 
     shifts: tuple[float, ...]
-    read: Callable[[Floats, Floats], np.ndarray[Any, Any]]
+    read: Callable[[Floats, Floats], Floats]
 
 
 def differences(subject: Subject, selection: Selection, scale: float) -> Jacobians:
@@ -52,9 +52,9 @@ def differences(subject: Subject, selection: Selection, scale: float) -> Jacobia
     targets: Sequence[Variable] = ()
     for i, source in enumerate(subject.sources):
         some = np.arange(selection.columns(source))
-        targets, slopes = differences_of_columns(subject, i, some, None, scale, EXTRAPOLATED)
+        targets, slopes = differences_of_columns(subject, i, some, None, scale, SIDED)
         for j in [j for k, j in selection.pairs(subject.sources, targets) if k == i]:
-            matrices[i, j] = Jacobian(slopes[j].T.copy(), source, targets[j])
+            matrices[i, j] = Jacobian(slopes[j][..., 0].T.copy(), source, targets[j])
     chosen = selection.pairs(subject.sources, targets)
     return Jacobians(subject.name, [matrices[pair] for pair in chosen])
 
@@ -62,7 +62,7 @@ def differences(subject: Subject, selection: Selection, scale: float) -> Jacobia
 def differences_of_columns(
     subject: Subject, i: int, some: np.ndarray[Any, Any], eps: float | None, scale: float, quotient: Quotient
 ) -> Slopes:
-    """The outputs, and their differences by some numbers of one input, which come first."""
+    """The outputs, and their quotients by some numbers of one input, which come first."""
     every = steps_of(subject.sources[i].elements, eps, scale)
 
     def look(some: np.ndarray[Any, Any]) -> Slopes:
@@ -163,35 +163,35 @@ def extrapolated(y: Floats, steps: Floats) -> Floats:
     return np.asarray((4.0 * fine - coarse) / 3.0)
 
 
-def sided(y: Floats, steps: Floats) -> np.ndarray[Any, np.dtype[np.complex128]]:
-    """The same, with the slope to the right less that to the left as imaginary part."""
-    slopes = np.empty(y.shape[1:], np.complex128)
-    slopes.real, slopes.imag = extrapolated(y, steps), 2.0 * (y[0] + y[1] - y[2] - y[3]) / steps
-    return slopes
+def sided(y: Floats, steps: Floats) -> Floats:
+    """The same, and the slope to the right less that to the left, along a last axis."""
+    return np.stack([extrapolated(y, steps), 2.0 * (y[0] + y[1] - y[2] - y[3]) / steps], axis=-1)
 
 
 SPREAD = tuple(sign * size for size in (1.0, 0.93, 0.86, 0.79, 0.71, 0.64, 0.57, 0.5) for sign in (1.0, -1.0))
 """The shifts of the differences whose range is computed."""
 
 
-def _central(y: Floats, steps: Floats) -> Floats:
+def scattered(y: Floats, steps: Floats) -> Floats:
+    """The same, and the least and the largest of central differences over steps from a half to a whole one.
+
+    These are moved apart by the derivative that moves a value by a unit in its last place.
+    """
     sizes = np.asarray(SPREAD[::2]).reshape(-1, *(1,) * (y.ndim - 1))
-    return np.asarray((y[0::2] - y[1::2]) / (2.0 * sizes * steps))
+    central = (y[0::2] - y[1::2]) / (2.0 * sizes * steps)
+    unit = np.finfo(np.float64).eps * np.abs(y).max(axis=0) / steps
+    numeric = extrapolated(y[[0, 1, -2, -1]], steps)
+    return np.stack([numeric, central.min(axis=0) - unit, central.max(axis=0) + unit], axis=-1)
 
 
-def _unit(y: Floats, steps: Floats) -> Floats:
-    """The derivative that moves a value by a unit in its last place."""
-    return np.asarray(np.finfo(np.float64).eps * np.abs(y).max(axis=0) / steps)
+def _sizes(y: Floats, steps: Floats) -> Floats:
+    return np.stack([np.broadcast_to(steps, y[0].shape), np.abs(y[0])], axis=-1)
 
 
-EXTRAPOLATED = Quotient(SHIFTS, extrapolated)
 SIDED = Quotient(SHIFTS, sided)
-LOWEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).min(axis=0) - _unit(y, steps))
-HIGHEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).max(axis=0) + _unit(y, steps))
-"""The least and the largest of central differences over steps between a half and a whole one."""
+SCATTERED = Quotient(SPREAD, scattered)
 
-STEPS = Quotient((0.0,), lambda y, steps: np.broadcast_to(steps, y[0].shape))
-SIZES = Quotient((0.0,), lambda y, steps: np.abs(y[0]))
+SIZES = Quotient((0.0,), _sizes)
 """The steps, and the sizes of the values that they lead away from."""
 
 
