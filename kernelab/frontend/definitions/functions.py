@@ -19,14 +19,12 @@ from kernelab.frontend.meaning import trial, unsupported
 from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.meaning.meanings import (
     Arguments,
-    ArrayRef,
     Bound,
     BuiltinRef,
     FunctionRef,
     Instance,
     Meaning,
     Parameter,
-    StructArrayRef,
     TupleOf,
     TupleType,
     Typed,
@@ -40,7 +38,7 @@ from kernelab.host.single import Single
 from kernelab.host.traced import Traced
 from kernelab.lang.ir import CustomRules, Function, RuleName
 from kernelab.lang.structs import AnyType, StructArray
-from kernelab.lang.types import Array, Scalar, bool_, float32
+from kernelab.lang.types import Array, Scalar, bool_
 from kernelab.lang.verify import verify
 
 
@@ -402,16 +400,10 @@ def _match(parameter: Parameter, value: Meaning) -> int:
     wanted = parameter.type
     if wanted is None:
         return 1
-    match value:
-        case TupleOf() | ArrayRef() | StructArrayRef():
-            return 2 if type_of(value) == wanted else 0
-        case Typed() if not value.is_weak:
-            return 2 if value.type == wanted else 0
-        case Weak(bool()):
-            return 2 if wanted == bool_ else 0
-        case Weak() | Typed() if isinstance(value.type, Scalar) and value.type.is_int:
-            return 2 if wanted == value.type else int(isinstance(wanted, Scalar) and wanted != bool_)
-        case Weak() | Typed():
-            return 2 if wanted == float32 else int(isinstance(wanted, Scalar) and wanted.is_float)
-        case _:
-            return 0
+    given = value.type if isinstance(value, Weak) else type_of(value)
+    if given == wanted:
+        return 2
+    gives_way = isinstance(value, Weak) or (isinstance(value, Typed) and value.is_weak)
+    if not gives_way or not isinstance(given, Scalar) or not isinstance(wanted, Scalar):
+        return 0
+    return int(bool_ not in (given, wanted) and (wanted.is_float or given.is_int))
