@@ -228,7 +228,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
     The function takes cotangents in the structure of what `func` returned, and may be called again.  None is
     a cotangent of zeros; that of an array of integers does not count.
 
-    >>> y, pull = kl.func.vjp(lambda x: kl.map(kl.sqrt, x), kl.array([4.0, 16.0]))
+    >>> y, pull = kl.func.vjp(lambda x: kl.sqrt(x), kl.array([4.0, 16.0]))
     >>> (x_bar,) = pull(kl.ones(2))
     >>> x_bar.list()
     [0.25, 0.125]

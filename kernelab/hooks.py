@@ -69,6 +69,9 @@ word: "Hook[[str], Any]" = Hook("kernelab.language")
 operate: "Hook[[str, Sequence[Any]], Any]" = Hook("kernelab.runtime.ops.elementwise")
 """An operator applied to arrays and numbers, element by element."""
 
+mapped: "Hook[..., Any]" = Hook("kernelab.runtime.ops.elementwise")
+"""`kl.map`: a function applied to the elements of arrays."""
+
 change: "Hook[[str, Any, Any], Any]" = Hook("kernelab.runtime.ops.elementwise")
 """An operator such as `+=` applied in place."""
 

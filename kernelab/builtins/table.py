@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.errors import KernelTypeError, KernelValueError
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import type_of, value_of
@@ -206,11 +207,14 @@ class Builtin:
         return f"<kernelab builtin {self.name}>"
 
     def __call__(self, *operands: Any, **named: Any) -> Any:
-        """The result for numbers, vectors and matrices; in a kernel, and for `Expr` in rules, a statement."""
+        """The result for numbers, vectors and matrices, and for each element of arrays.
+
+        In a kernel, and for `Expr` in rules, a statement.
+        """
         operands = self._in_order(operands, named)
         expressions = [x for x in operands if isinstance(x, Expr)]
         if not expressions:
-            return self._on_host(operands)
+            return self._of_elements(operands) if any(map(_is_array, operands)) else self._on_host(operands)
         # A number takes the type of an operand beside it, but not that of a condition.
         model = next((x for x in expressions if x.type != bool_), expressions[0])
         atoms = [model.wrap(x).atom for x in operands]
@@ -227,6 +231,18 @@ class Builtin:
             raise KernelTypeError.of(message, "overload", "leave the keywords out")
         return operands
 
+    def _of_elements(self, operands: tuple[Any, ...]) -> Any:
+        try:
+            results = hooks.mapped(self, *operands)
+        except KernelTypeError as error:
+            mistake = error.diagnostics[0]
+            if mistake.code != "type":
+                raise
+            message = f"{self.name} goes through an array element by element: {mistake.message}"
+            hint = _OF_WHOLE.get((self.name, len(operands)), "")
+            raise KernelTypeError.of(message, "overload", hint) from None
+        return tuple(results) if isinstance(results, list) else results
+
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
         op, result, types = self._resolved(operands)
         pairs = zip(operands, types, strict=True)
@@ -237,7 +253,7 @@ class Builtin:
         return host_value if op.derivative.__class__ is Zero else follow(host_value, *operands)
 
     def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, tuple[Value, ...]]:
-        own = [host_type(x, self.name, len(operands)) for x in operands]
+        own = [*map(host_type, operands)]
         for types in (own, list(map(_kind_of, operands, own))):
             resolved = promoted(self.name, tuple(map(_promotable, operands, types)))
             if resolved is not None:
@@ -248,6 +264,22 @@ class Builtin:
         hint = "NumPy draws on the host: write np.random.default_rng(0).normal(size=n)" if draws else ""
         message = f"{self.name} takes no ({shown}); it is defined as {wanted}"
         raise KernelTypeError.of(message, "overload", hint)
+
+
+_OF_WHOLE = {
+    **{(name, 1): f"write np.{name}(x.numpy()) on the host" for name in ("max", "min", "argmax", "argmin")},
+    **{(name, 2): "write x @ y" for name in ("dot", "matmul")},
+    ("length", 1): "write kl.sqrt((x * x).sum())",
+    ("transpose", 1): "write x.transpose()",
+}
+"""What to write for the operation of a whole array, by its name and its number of operands."""
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, int | float | np.ndarray | np.generic) or type_of(value) is not None:
+        return False
+    # In this order: a transform refuses to tell the address of values that it computes with.
+    return isinstance(getattr(value, "dtype", None), Value) or hasattr(value, "__array_interface__")
 
 
 def _split(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
@@ -265,23 +297,13 @@ def _held(value: Any, type: Value) -> np.ndarray[Any, Any]:
         raise KernelValueError.of(f"{shown} does not fit {type}", "range") from None
 
 
-def host_type(value: Any, operation: str = "sin", operands: int = 1) -> Value:
+def host_type(value: Any) -> Value:
     """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
     type = type_of(value)
     if type is not None:
         return type
     if _is_literal(value):
         return default_scalar(value)
-    # In this order: a transform refuses to tell the address of values that it computes with.
-    is_array = isinstance(getattr(value, "dtype", None), Value) or hasattr(value, "__array_interface__")
-    if is_array and not isinstance(value, np.ndarray | np.generic):
-        message = "on the host an operation takes numbers, vectors and matrices, not arrays"
-        hint = f"write kl.map(kl.{operation}, {', '.join('xyzabc'[:operands])})"
-        if operation in {"dot", "matmul"}:
-            hint = "write x @ y, or kl.map(kl.dot, x, y) for arrays of vectors"
-        elif operation in {"max", "min", "argmax", "argmin"} and operands == 1:
-            hint = f"write np.{operation}(x.numpy()) on the host, or kl.map(kl.{operation}, x) of vectors"
-        raise KernelTypeError.of(message, "host", hint)
     array = np.asarray(untraced(value))
     scalar = BY_DTYPE.get(array.dtype)
     if scalar is None or array.ndim > 2:

@@ -33,9 +33,9 @@ mT|swapaxes: write x.transpose((1, 0))
 permute: write x.transpose((1, 0, 2))
 dot|inner|matmul|mm|bmm: write x @ y
 copy_: write x.assign(y)
-masked_fill|where: write kl.map(kl.where, mask, y, x)
+masked_fill|where: write kl.where(mask, y, x)
 gather|index_select|scatter|scatter_add|index_add: write x[indices], y[indices] = x or y[indices] += x
-softmax: write e = kl.map(kl.exp, x), then e / e.sum()
+softmax: write e = kl.exp(x), then e / e.sum()
 expand|expand_as|broadcast_to: operators stretch an axis of length 1: write x * kl.ones(...)
 cumsum: write kl.utils.array_scan(x, out)
 type: write x.astype(...)
@@ -60,10 +60,10 @@ append: an array keeps its size: make a longer one with kl.zeros, and copy into 
 nbytes: write x.numpy().nbytes
 itemsize: write kl.types.type_size_in_bytes(x.dtype)
 abs|sqrt|cbrt|exp|log|log2|log10|sin|cos|tan|asin|acos|atan|sinh|cosh|tanh|sign|floor|ceil|round|trunc|erf|isnan|isinf|isfinite:
-    write kl.map(kl.{name}, x)
+    write kl.{name}(x)
 pow: write x ** y
-relu: write kl.map(kl.max, x, 0.0)
-clip|clamp: write kl.map(kl.clamp, x, low, high)
+relu: write kl.max(x, 0.0)
+clip|clamp: write kl.clamp(x, low, high)
 norm: write np.linalg.norm(x.numpy()) on the host, or (x * x).sum() ** 0.5 where a gradient is needed
 [xyzw]: of an array of vectors write kl.map(lambda v: v.{name}, x), or x.view(kl.float32)[:, 0]
 """)
@@ -209,8 +209,8 @@ fft: NumPy has it => write np.fft.fft(x.numpy()) on the host, in a function of k
 checkpoint|remat: it is a name of kernelab itself => write kl.checkpoint(f, x)
 tree|tree_\w+: structs and arguments take the place of trees => pass each array as an argument, with
     argnums=(0, 1)
-stop_gradient: it is an operation on numbers => write kl.map(kl.stop_gradient, x), or stop_gradient(x[i]) in
-    a kernel
+stop_gradient: it is an operation of the language => write kl.stop_gradient(x), or stop_gradient(x[i])
+    in a kernel
 device_put: arrays know their device => write x.to("cuda")
 debug: kernels print => write print("x =", x[i]) in a kernel, or kl.trace(kernel, 0, dim=n, inputs=[x])
 ad: tapes are names of kernelab itself => write with kl.Tape() as tape: ..., then tape.backward(loss)
@@ -264,8 +264,8 @@ stack|concatenate|cat|[hv]stack: arrays are joined by copies => write
 sum|mean: it is a method of arrays => write x.{name}()
 reshape|flatten|astype: it is a method of arrays => write x.{name}(...)
 squeeze|unsqueeze|expand_dims: it is a method of arrays => write x.reshape(...)
-maximum|minimum: it is an operation on numbers => write kl.map(kl.max, x, y), or kl.map(kl.min, x, y)
-clip: it is an operation on numbers => write kl.map(kl.clamp, x, low, high)
+maximum|minimum: its name is max or min => write kl.max(x, y), or kl.min(x, y)
+clip: its name is clamp => write kl.clamp(x, low, high)
 square|power: arrays have an operator for it => write x ** 2
 sigmoid: it is not an operation => write kl.map(f, x), with def f(t: float): return 1.0 / (1.0 + exp(-t)) in
     a %%kernel cell
@@ -276,7 +276,7 @@ numpy|np: it is a package of its own => write import numpy as np
 Any|Callable|Generic|Optional: Python has it => write from typing import {name}
 print|len|range|bool|round|list|tuple|dict: Python has it => write {name}
 prod|cumsum: arrays are reduced by kl.utils => write kl.utils.array_sum(x), array_inner, array_scan
-relu: it is a maximum => write kl.map(kl.max, x, 0.0)
+relu: it is a maximum => write kl.max(x, 0.0)
 norm: it is an operation of vectors => write kl.length(v), or (x * x).sum() ** 0.5 of an array
 plot|imshow: arrays show themselves => write x as the last line of a cell, or plt.{name}(x)
 backward|gradient: a tape goes back => write tape.backward(loss), then x.grad
@@ -305,7 +305,7 @@ matmul: arrays have an operator for it => write a @ b
 (MarchingCubes|marching_cubes)\w*: surfaces are not part of the language => use scikit-image
 build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched
-softmax: it is not an operation => write e = kl.map(kl.exp, x), then e / e.sum()
+softmax: it is not an operation => write e = kl.exp(x), then e / e.sum()
 nn|Parameter|Linear|Conv\dd|dropout|cross_entropy|mse_loss|layer_norm|batch_norm|one_hot: there are no
     layers => write kernels; kl.optim has SGD and Adam
 RMSprop|Adagrad|Adadelta|Adamax|AdamW|NAdam|LBFGS|Rprop: kl.optim has SGD and Adam => write

@@ -275,6 +275,29 @@ def test_functions_of_all_kinds_are_mapped() -> None:
     assert kl.map(kl.float64, a).dtype == kl.float64
 
 
+def test_operations_of_the_language_go_through_arrays_as_map_does() -> None:
+    a, p = array(1.0, -2.0, 3.0), kl.array([[3.0, 4.0, 0.0]], dtype=kl.vec3)
+    assert values(kl.exp(a)) == values(kl.map(kl.exp, a))
+    assert values(kl.max(a, 0.0)) == values(kl.where(a > 0.0, a, 0.0)) == [1, 0, 3]
+    assert kl.clamp(a, kl.zeros((2, 1)), 1.0).numpy().tolist() == [[1, 0, 1], [1, 0, 1]]
+    assert values(kl.length(p)) == values(kl.dot(p, kl.vec3(1.0, 0.5, 9.0))) == [5]
+    turns = kl.array(np.array([np.eye(3) * 2.0]), dtype=kl.mat33)
+    factors = kl.qr3(turns)
+    assert isinstance(factors, tuple) and np.allclose(np.abs(factors[1].numpy()), 2.0 * np.eye(3))
+
+
+def test_derivatives_follow_operations_on_arrays() -> None:
+    x = kl.array([0.5, 2.0], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = kl.sin(kl.sqrt(x)).sum()
+    tape.backward(loss)
+    slopes = np.cos(np.sqrt([0.5, 2.0])) / (2.0 * np.sqrt([0.5, 2.0]))
+    assert np.allclose(x.grad.numpy(), slopes)
+    assert np.allclose(kl.func.vmap(kl.func.grad(lambda t: kl.sin(kl.sqrt(t))))(x).numpy()[:, 0], slopes)
+    assert float(kl.func.grad(kl.sin)(0.5)) == pytest.approx(np.cos(0.5))
+    assert np.allclose(kl.func.grad(kl.length)(kl.vec3(0.0, 3.0, 4.0)), [0.0, 0.6, 0.8])
+
+
 def test_several_results_become_several_arrays() -> None:
     total, product = kl.map(lambda x, y: (x + y, x * y), array(1.0, 2.0), array(3.0, 4.0))
     assert (values(total), values(product)) == ([4, 6], [3, 8])

@@ -123,7 +123,8 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.int64(np.float64(2.0**63)), KernelValueError, r"does not fit int64"),
     (lambda h: kl.uint8(kl.array([300.0])), KernelValueError, r"300.\] does not fit uint8"),
     (lambda h: kl.uint8(np.array([1, 256])), KernelValueError, r"256\] does not fit uint8"),
-    (lambda h: kl.sin(h.x), KernelTypeError, r"not arrays\n.*kl.map"),
+    (lambda h: kl.exp(h.x, h.x), KernelTypeError, r"exp goes .*: exp takes \(x: float\), not \(float32, "),
+    (lambda h: kl.length(h.x), KernelTypeError, r"element: length takes \(a: vector\)(.|\n)*sqrt"),
     # launches
     (lambda h: kl.launch(h.g, 3, inputs=[h.x]), LaunchError, r"`g` is a function for kernels"),
     (lambda h: kl.launch(h.k, 3, inputs=h.x), LaunchError, r"`inputs` is a list of arguments, not an array"),
@@ -200,7 +201,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.optim.Adam([h.x], betas=(0.9, 1.0)), KernelValueError, r"beta2 is .* not including, 1"),
     (lambda h: h.Ball(1.0, 2.0), KernelTypeError, r"Ball has 1 field, not 2\n.*mass: float32"),
     (lambda h: kl.launch(h.k, 3, [h.x[0], 1.0, 2]), LaunchError, r"expects an array .*, not the float32 0.0"),
-    (lambda h: kl.dot(h.x, h.x), KernelTypeError, r"not arrays\n.*kl.map"),
+    (lambda h: kl.dot(h.x, h.x), KernelTypeError, r"dot goes through an array element by element.*\n.*x @ y"),
     (lambda h: setattr(h.x, "require_grad", True), AttributeError, r"no require_grad .*\n.*requires_grad"),
     (lambda h: setattr(h.x, "grad", kl.zeros(4)), KernelTypeError, r"cannot be float32 \(4,\)\n.*zeros_like"),
     (lambda h: kl.ScopedTimer("a", sync=True), KernelTypeError, r"no argument sync\n.*, synchronize,"),

@@ -56,7 +56,7 @@ def look_at_kept(call: Call, carries: Callable[[Allocation], bool]) -> None:
             message = f"{name} was computed in an earlier run, for lanes that are no longer there"
             raise refusal(GradientError, message, "kept", _HINT)
         message = f"no derivative flows through {name}, which an earlier run of the function has computed"
-        warn_at(message, "kept", f"{_HINT}; as a constant keep kl.map(kl.stop_gradient, y)")
+        warn_at(message, "kept", f"{_HINT}; as a constant keep kl.stop_gradient(y)")
 
 
 def led_to(call: Call, memories: Container[Allocation]) -> Iterator[Allocation]:

@@ -143,7 +143,7 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     message = f"{func} returned {kind}{what}, {why}"
     hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
     if isinstance(value, int | float | np.generic | Traced):
-        hint = "return an array: kl.map(kl.sin, x) in place of np.sin(x) or math.sin(x), y.sum() in place of "
+        hint = "return an array: kl.sin(x) in place of np.sin(x) or math.sin(x), y.sum() in place of "
         hint += "y.numpy().sum(), x[0:1] in place of x[0]; or write @kl.func above a def of numbers alone"
     return refusal(KernelTypeError, message, "result", hint)
 

@@ -108,7 +108,7 @@ class Arithmetic:
         if elements.size == 1:
             return bool(elements.flatten()[0])
         message = f"an array of {elements.size} elements is neither true nor false"
-        hint = "write kl.map(kl.where, x > 0.0, y, z), kl.map(kl.max, x, y), ... for each element; "
+        hint = "write kl.where(x > 0.0, y, z), kl.max(x, y), ... for each element; "
         hint += "x.numpy().all() or .any(), x.size > 0, or x is not None, where that is meant"
         raise KernelValueError.of(message, "truth", hint)
 

@@ -67,6 +67,7 @@ _NAMES = {entry.symbol: entry.name for entry in BINARY} | {"~": "invert", "abs":
 # ------------------------------------------------------------------------------------------ map
 
 
+@hooks.mapped.provide
 def map(
     func: Any,
     *inputs: Any,
@@ -173,8 +174,8 @@ _OF_ELEMENTS = re.compile(r"(\w+)\((a), ([ab])\)")
 def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = None) -> KernelTypeError:
     """The mistake in an operator's text as one of the line that uses it: in place to take what is `added`."""
     scalars = [scalar_of(value_type_of(operand)) for operand in operands]
-    hint = _OF_ELEMENTS.sub(r"kl.map(kl.\1, \2, \3)", error.diagnostics[0].hint)
-    if "kl.map" not in hint:
+    hint = _OF_ELEMENTS.sub(r"kl.\1(\2, \3)", error.diagnostics[0].hint)
+    if "kl." not in hint:
         hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
     if len({*scalars}) > 1:
         wider = max(scalars, key=lambda scalar: (scalar.is_float, scalar.bits))
