@@ -238,7 +238,7 @@ def test_too_many_indices_are_counted() -> None:
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        (np.array([True, False, True]), "flatnonzero"),
+        (np.ones((1, 3), bool), "mask has one axis"),
         ([[0, 1], [1, 2]], "index the NumPy view"),
         (1.5, "write int"),
         ("mass", "arrays of structs"),
@@ -246,7 +246,7 @@ def test_too_many_indices_are_counted() -> None:
     ],
     ids=str,
 )
-def test_masks_and_the_like_are_refused_with_the_way_out(key: Any, hint: str) -> None:
+def test_no_indices_are_refused_with_the_way_out(key: Any, hint: str) -> None:
     with pytest.raises(KernelTypeError, match=hint):
         make.zeros(3)[key]
 

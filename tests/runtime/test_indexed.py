@@ -199,3 +199,33 @@ def test_a_struct_holds_picked_elements(backend: str, monkeypatch: pytest.Monkey
     assert x.list() == [0, 2, 0]
     with pytest.raises(kl.KernelTypeError, match=r"the field x of Part is array\[float32\], not picked"):
         part.x = kl.ones((2, 2))[[0]]
+
+
+@pytest.mark.parametrize("form", [lambda mask: mask, lambda mask: mask.numpy(), lambda mask: mask.list()])
+def test_a_mask_picks_where_it_is_true(form: Any) -> None:
+    x = kl.array([3.0, -1.0, 2.0], requires_grad=True)
+    mask = form(x > 0.0)
+    assert x[mask].list() == [3, 2] and x[form(x > 9.0)].size == 0
+    with kl.Tape() as tape:
+        loss = (x[mask] ** 2).sum()
+    tape.backward(loss)
+    assert x.grad.list() == [6, 0, 4]
+    y = x.copy()
+    y[mask] = 7.0
+    y[mask] += 1.0
+    assert y.list() == [8, -1, 8]
+
+
+def test_a_mask_chooses_along_its_axis() -> None:
+    table = kl.array(np.arange(6.0).reshape(3, 2))
+    assert table[[True, False, True], 1].list() == [1, 5]
+    assert table[:, table[0] > 0.0].numpy().tolist() == [[1], [3], [5]]
+    assert table.flatten()[(table > 3.0).flatten()].list() == [4, 5]
+    assert table[[2, 0]][[False, True]].numpy().tolist() == [[0, 1]]
+
+
+def test_transforms_take_masks_and_refuse_those_that_differ_between_lanes() -> None:
+    x = kl.array([3.0, -1.0, 2.0])
+    assert kl.func.grad(lambda a: (a[a > 0.0] ** 2).sum())(x).list() == [6, 0, 4]
+    with pytest.raises(kl.KernelError, match="differ between the lanes"):
+        kl.func.vmap(lambda a: a[a > 0.0].sum())(kl.ones((2, 3)))

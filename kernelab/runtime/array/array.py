@@ -19,17 +19,14 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.types import Scalar, Value, scalar_of, shape_of
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, array_annotation
 from kernelab.runtime.array.exchange import INTERFACE, Exchange, at_address, from_interface, is_outside
+from kernelab.runtime.array.indexing import Index, is_indices, keys_of, require_inside
 from kernelab.runtime.array.layout import (
-    Index,
     Views,
     contiguous_strides,
     fits,
-    is_indices,
     is_integer,
     is_picked,
-    keys_of,
     other_shape,
-    require_inside,
     shaped,
     share_bytes,
 )
@@ -337,7 +334,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     def __getitem__(self, key: Index | tuple[Index, ...]) -> Any:
         """A view of the same memory; an element's value where every axis has an integer.
 
-        An array or a list of indices for an axis picks elements: an `indexedarray`.
+        An array or a list of indices for an axis picks elements, and so do truth values: an `indexedarray`.
         """
         if self.__class__ is array and (key.__class__ is int or key.__class__ is slice):
             view = self._along_first(key)

@@ -7,16 +7,15 @@ import functools
 import math
 import struct
 from collections.abc import Container, Iterable, Mapping, Sequence
-from types import EllipsisType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from kernelab.backend.common.reach import bounds, folds
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen
-from kernelab.lang.types import Array, Mat, Value, Vec, int32, scalar_of, shape_of
+from kernelab.lang.types import Array, Value, scalar_of, shape_of
 from kernelab.runtime.context.conversion import (
     HostArray,
     array_type,
@@ -286,9 +285,6 @@ def groups_sharing(arrays: Mapping[int, Strided], changed: Container[int]) -> tu
 # ------------------------------------------------------------------------------------------------------ views
 
 
-Index = int | slice | None | EllipsisType
-
-
 class Views(Strided):
     """The part of an array that looks at its memory in other ways."""
 
@@ -371,92 +367,14 @@ class Views(Strided):
         return self.over(self.allocation, self.offset, shape, strides, self.dtype)
 
 
-def keys_of(elements: Any, key: Index | tuple[Index, ...], *, looks: bool = False) -> tuple[Any, ...]:
-    """An index with a part for every axis; raises KernelTypeError or KernelIndexError where it is none.
-
-    A step of 0 is a KernelValueError.  Where it only looks, None may stand for a new axis beside slices.
-    """
-    keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
-    for k in keys:
-        if not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or k is None or is_indices(k)):
-            raise _no_index(k)
-        if isinstance(k, slice):
-            _require_bounds(k)
-    count = sum(k is not Ellipsis and k is not None for k in keys)
-    if count > elements.ndim:
-        message = f"{count} indices for an array of shape {elements.shape}"
-        hint = "give at most one for each axis"
-        if isinstance(elements.dtype, Vec | Mat):
-            hint += f"; x.view(kl.{scalar_of(elements.dtype)}) has some for components, too"
-        raise KernelIndexError.of(message, "index", hint)
-    rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - count)
-    at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
-    whole = keys + rest if at is None else keys[:at] + rest + keys[at + 1 :]
-    if any(k is None for k in keys):
-        are_slices = any(isinstance(k, slice) for k in whole) and not any(map(is_indices, whole))
-        if not (looks and are_slices):
-            raise _no_index(None)
-    return whole
-
-
-def _require_bounds(key: slice) -> None:
-    parts = (key.start, key.stop, key.step)
-    no_integer = next((part for part in parts if part is not None and not hasattr(part, "__index__")), None)
-    if no_integer is not None:
-        raise _no_index(no_integer)
-    if key.step == 0:
-        hint = "leave it out to take every element"
-        raise KernelValueError.of("the slice step cannot be zero", "value", hint)
-
-
-def _no_index(key: Any) -> KernelTypeError:
-    kind = getattr(key, "dtype", None)
-    if isinstance(key, float | np.floating):
-        hint = "write int(...) around it"
-    elif key is None:
-        hint = "None makes an axis of extent 1 beside slices: x[:, None]"
-    elif isinstance(key, str):
-        hint = "only arrays of structs have fields"
-    elif str(kind) == "bool":
-        hint = "give the places where it is true: x[np.flatnonzero(mask)]"
-    else:
-        hint = "index the NumPy view instead: x.numpy()[...]"
-    what = described(key)
-    what += f" of {kind}" if what == "an array" else ""
-    message = f"an array is indexed by integers, slices, and arrays of integers, not {what}"
-    return KernelTypeError.of(message, "index", hint)
-
-
 def is_integer(key: Any) -> bool:
     """Whether an index is one number."""
     return isinstance(key, int | np.integer) and not isinstance(key, bool | np.timedelta64)
 
 
-def is_indices(key: Any) -> bool:
-    """Whether these are indices for an axis: an array, a NumPy array or a list of integers."""
-    if isinstance(key, Strided):
-        return key.dtype == int32 and key.ndim == 1
-    if isinstance(key, np.ndarray):
-        return key.ndim == 1 and key.dtype.kind in "iu"
-    return isinstance(key, list) and bool(key) and all(is_integer(k) for k in key)
-
-
 def is_picked(value: Any) -> bool:
     """Whether these are elements picked from an array: an `indexedarray`."""
     return hasattr(type(value), "gathered")
-
-
-def require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
-    """Raise KernelIndexError for an integer beyond its axis."""
-    for axis, (extent, key) in enumerate(zip(shape, keys, strict=True)):
-        if is_integer(key) and not -extent <= key < extent:
-            message = f"index {key} is out of bounds for axis {axis} with size {extent}"
-            hint = (
-                f"indices go from 0 to {extent - 1}, or from -{extent} to -1"
-                if extent
-                else "it has no elements"
-            )
-            raise KernelIndexError.of(f"{message} (the shape is {shape})", "index", hint)
 
 
 def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...]) -> HostArray:

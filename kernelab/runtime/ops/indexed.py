@@ -17,7 +17,7 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
 from kernelab.runtime.array.array import Gathered, array, duplicate, require_array
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, Ranked, array_annotation
-from kernelab.runtime.array.layout import keys_of, require_inside
+from kernelab.runtime.array.indexing import keys_of, require_inside
 from kernelab.runtime.array.origins import note_copied
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.context.conversion import HostArray, described
