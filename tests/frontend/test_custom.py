@@ -298,7 +298,7 @@ def rule({}):
         ),
         (
             ("a[i] = 0.0", "func_replay", "a: array[float], i: int", "return atomic_add(a, i, 1.0)"),
-            "the replay rule changes a: the backward pass keeps what is there",
+            "the replay rule changes a: the values of the forward pass stay",
         ),
         (
             ("a[i] = 0.0", "func_jvp", "a: array[float], i: int, a_dot: array[float]", "return a_dot[i]"),
@@ -317,6 +317,79 @@ def rule({}):
 )
 def test_a_rule_for_arrays_says_what_happens_to_their_adjoints(parts: tuple[str, ...], message: str) -> None:
     assert message in [found.message for found in errors(ARRAYS.format(*parts))]
+
+
+READS = """
+def add(v: array[float], i: int, by: float):
+    v[i] += by
+def store(v: array[float], i: int, by: float):
+    v[i] = by
+def f(a: array[float], i: int):
+    return a[i] * a[i]
+@func_grad(f{check})
+def rule(a: array[float], i: int, adj_ret: float):
+    by = 2.0 * a[i] * adj_ret
+    {line}
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = f(x, i)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "adjoint[a][i] = by",
+        "adjoint[a][i] *= by",
+        "adjoint[a][i] += adjoint[a][i] + by",
+        "adjoint[a][i:] = by",
+        "atomic_max(adjoint[a], i, by)",
+        "old = atomic_add(adjoint[a], i, by); adjoint[a][0] += old",
+        "store(adjoint[a], i, by)",
+    ],
+)
+def test_adjoints_of_arrays_that_are_only_read_are_only_added_to(line: str) -> None:
+    found = [error.message for error in errors(READS.format(line=line, check=""))]
+    assert found == ["adjoint[a] can only be added to: a may contribute elsewhere too"]
+    assert not errors(READS.format(line=line, check=", check=False"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "adjoint[a][i] += by",
+        "adjoint[a][i] -= -by",
+        "adjoint[a][i:] += by",
+        "atomic_add(adjoint[a], i, by)",
+        "add(adjoint[a], i, by)",
+        "bar = adjoint[a]; bar[i] += by",
+    ],
+)
+def test_adjoints_of_arrays_are_added_to_in_any_way(line: str) -> None:
+    assert not errors(READS.format(line=line, check=""))
+
+
+@pytest.mark.parametrize(
+    "line", ["adjoint[p][i].v[1] += by", "adjoint[p][i].v.x -= by", "adjoint[p][i].m[0] += vec2(by)"]
+)
+def test_components_of_adjoints_are_added_to(line: str) -> None:
+    text = """
+class Part:
+    n: int
+    v: vec3
+    m: mat22
+def f(p: array[Part], i: int):
+    return p[i].v[1] + p[i].m[0, 1]
+@func_grad(f, check=True)
+def rule(p: array[Part], i: int, by: float):
+    part = p[i]
+    {}
+def k(p: array[Part], y: array[float]):
+    i = tid()
+    y[i] = f(p, i)
+"""
+    assert not errors(text.format(line))
+    assert errors(text.format(line.replace("+", "").replace("-", "")))
 
 
 def test_functions_that_return_arrays_can_have_no_rules() -> None:

@@ -20,6 +20,7 @@ from kernelab.errors import Diagnostic, Related, Span, counted
 from kernelab.frontend.definitions.adjoint_targets import Adjoints, bars, float_part, has_floats, is_float
 from kernelab.frontend.definitions.definitions import Template, template
 from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
+from kernelab.frontend.definitions.rule_effects import beyond_adding, changing
 from kernelab.frontend.expressions.struct_values import vars_of
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake, evaluated
 from kernelab.frontend.meaning.meanings import (
@@ -163,6 +164,10 @@ class _Lowering:
     def parameters(self, rule: Rule, extra: Sequence[tuple[str, Bound]]) -> dict[str, Meaning]:
         """The meanings of the parameters of a rule: those of the function, then the given ones."""
         arguments = rule.template.arguments
+        if rule.template.ref_parameters is not None:
+            name = min(rule.template.ref_parameters.refs)
+            message = f"{rule.name} hands {name} back, which a {_WHAT[rule.kind]} cannot"
+            raise self.mistake(rule, message, f"leave ref[...] out: {rule.name} takes the value of {name}")
         wanted = [parameter.name for parameter, _ in self.inputs] + [name for name, _ in extra]
         if len(arguments) != len(wanted):
             raise self.mistake(
@@ -230,7 +235,35 @@ class _Lowering:
                 assert isinstance(was, Var)
                 message = f"{rule.name} changes the adjoint of {was.hint}, which has none: it is not a float"
                 raise self.mistake(rule, message, "leave this out")
+        self.require_values_kept(rule, inputs, function)
+        if rule.checked:
+            self.require_added(rule, inputs, {name: bar.meaning for name, bar in by_name.items()}, function)
         return _of_floats(function)
+
+    def require_values_kept(self, rule: Rule, inputs: Mapping[str, Meaning], function: Function) -> None:
+        """The arrays of the function itself are only read by a rule."""
+        changed = changed_by(function)
+        for array in (array for meaning in inputs.values() for array in vars_of(meaning) if array in changed):
+            does = f"the {_WHAT[rule.kind]} {rule.name} changes {array.hint}"
+            message = f"{does}: the values of the forward pass stay"
+            hint = f"store into {array.hint} in {self.callee.name}, and only read it here"
+            raise self.mistake(rule, message, hint, changing(function, array).span)
+
+    def require_added(
+        self, rule: Rule, inputs: Mapping[str, Meaning], bars: Mapping[str, Meaning], function: Function
+    ) -> None:
+        """The adjoint of an array that the function only reads is only added to: others add to it, too."""
+        changed = changed_by(self.function)
+        for name, own in zip(inputs, self.own(inputs.values()), strict=True):
+            if name not in bars or not isinstance(inputs[name], ArrayRef | StructArrayRef):
+                continue
+            of_ints = vars_of(inputs[name])
+            found = (beyond_adding(function, bar) for bar in vars_of(bars[name]) if bar not in of_ints)
+            stmt = next((stmt for stmt in found if stmt is not None), None)
+            if stmt is not None and not any(array in changed for array in own):
+                message = f"adjoint[{name}] can only be added to: {name} may contribute elsewhere too"
+                hint = f"write adjoint[{name}][...] += ..., as {self.callee.name} does not change {name}"
+                raise self.mistake(rule, message, hint, stmt.span)
 
     def report_missing(self, rule: Rule, inputs: Mapping[str, Meaning], used: set[str]) -> None:
         changed = changed_by(self.function)
@@ -253,11 +286,9 @@ class _Lowering:
                 self.callee.notes.append(note)
 
     def replay(self, rule: Rule) -> Function:
-        function = self.lowered(rule, rule.template, self.parameters(rule, ()), self.results)
-        for array in changed_by(function):
-            message = f"the replay {rule.name} changes {array.hint}: the backward pass keeps what is there"
-            hint = f"store into {array.hint} in {self.callee.name}, and only read it here"
-            raise self.mistake(rule, message, hint)
+        params = self.parameters(rule, ())
+        function = self.lowered(rule, rule.template, params, self.results)
+        self.require_values_kept(rule, params, function)
         return function
 
     def jvp(self, rule: Rule) -> Function:
@@ -269,6 +300,7 @@ class _Lowering:
         for primal, dot in zip(primals, dots, strict=True):
             params[dot] = float_part(params[dot], params[primal])
         function = self.lowered(rule, rule.template, params, self.tangents)
+        self.require_values_kept(rule, {name: params[name] for name in inputs}, function)
         self.require_changed(rule, params, dict(zip(primals, dots, strict=True)), function)
         return _of_floats(function)
 
@@ -297,6 +329,11 @@ class _Lowering:
                     what = f"{self.callee.name} changes {array.hint}"
                     message = f"{what}, but {rule.name} does not change {dot.hint}"
                     raise self.mistake(rule, message, f"store the tangent into {dot.hint}")
+                if array not in changed and dot in by_rule:
+                    does = f"{self.callee.name} only reads {array.hint}"
+                    message = f"{rule.name} changes {dot.hint}, but {does}"
+                    hint = "return the tangents of results, and store those of arrays that are changed"
+                    raise self.mistake(rule, message, hint, changing(function, dot).span)
 
     def own(self, inputs: Iterable[Meaning]) -> Iterator[Sequence[Var]]:
         """The parameters of the function that belong to each argument."""

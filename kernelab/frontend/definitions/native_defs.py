@@ -239,6 +239,12 @@ class NativeFunction(UserFunction):
             if param.name in params and param.access not in ("value", "read"):
                 message = f"the adj_snippet of {self.name} changes {param.name}"
                 raise self._mistake(message, f"add to adj_{param.name}: the backward pass changes no values")
+        forward = "\n".join(line.text for line in self.texts.snippet)
+        for name in (name for name, type in floats.items() if isinstance(type, Array)):
+            if access(forward, name) == "read" and stores(adjoint.text, f"adj_{name}"):
+                message = f"the adj_snippet of {self.name} replaces elements of adj_{name}"
+                hint = f"write adj_{name}[...] += ...: {name} may contribute elsewhere too"
+                raise self._mistake(message, hint)
         then = self._clearing(floats, adjoint.text)
         return self._function(adjoint, params | bars, sums, then)
 
