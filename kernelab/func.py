@@ -23,7 +23,8 @@ import numpy as np
 from kernelab.autodiff.jacobians.subject import mark_gradient
 from kernelab.autodiff.transforms import rows_and_columns, transforms
 from kernelab.autodiff.transforms.base_level import current, run_host_call
-from kernelab.autodiff.transforms.host_calls import Compared, HostCall
+from kernelab.autodiff.transforms.compared import Compared
+from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.host_numbers import (
     Opened,
     arrays_like,

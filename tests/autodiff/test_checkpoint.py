@@ -775,3 +775,66 @@ def test_numbers_that_a_function_draws_into_an_array_from_outside_are_constants(
         kernels["drawn"][4](seed, factor)
     first, second = (factor.numpy() for factor in factors)
     np.testing.assert_allclose(x.grad.numpy(), first * second * second, rtol=1e-6)
+
+
+RULES = """
+def scaled(v: float, by: array[float], slope: array[float], i: int):
+    return by[i] * v
+
+def again(v: float, by: array[float], slope: array[float], i: int):
+    return by[i] * v
+
+@func_grad(scaled)
+def adj_scaled(v: float, by: array[float], slope: array[float], i: int, adj_ret: float):
+    adjoint[v] += slope[i] * adj_ret
+    adjoint[by][i] += v * adj_ret
+    adjoint[slope][i] += 0.0
+
+@func_replay(again, check=False)
+def again_replayed(v: float, by: array[float], slope: array[float], i: int):
+    return slope[i] * v
+
+@func_native('return by[i] * v;', 'adj_v += slope[i] * adj_ret; adj_by[i] += v * adj_ret;', check=False)
+def natively(v: float, by: array[float], slope: array[float], i: int) -> float: ...
+
+def grad(x: array[float], by: array[float], slope: array[float], y: array[float]):
+    i = tid()
+    y[i] = scaled(x[i], by, slope, i)
+
+def replay(x: array[float], by: array[float], slope: array[float], y: array[float]):
+    i = tid()
+    t = again(x[i], by, slope, i)
+    y[i] = 0.5 * t * t
+
+def native(x: array[float], by: array[float], slope: array[float], y: array[float]):
+    i = tid()
+    y[i] = natively(x[i], by, slope, i)
+"""
+
+
+@pytest.fixture(scope="module")
+def rules() -> Any:
+    return kl.compile(RULES)
+
+
+@pytest.mark.filterwarnings("ignore:adj_scaled gives")
+@pytest.mark.parametrize("name", ["grad", "replay", "native"])
+def test_what_only_a_derivative_rule_reads_is_kept(rules: Any, name: str) -> None:
+    def pulled(change: Callable[[kl.array], object]) -> list[float]:
+        x, by, slope = kl.array([1.0, 2.0], requires_grad=True), kl.array([2.0, 3.0]), kl.array([2.0, 3.0])
+
+        def block(x: kl.array) -> kl.array:
+            y = kl.zeros(2, requires_grad=True)
+            rules[name][2](x, by, slope, y)
+            return y
+
+        with kl.Tape() as tape:
+            y = kl.checkpoint(block, x)
+        change(slope)
+        tape.backward(grads={y: kl.ones(2)})
+        return x.grad.list()
+
+    expected = pulled(lambda slope: None)
+    assert pulled(lambda slope: slope.fill_(100.0)) == expected
+    with pytest.raises(kl.TapeError, match="changed through a view"):
+        pulled(lambda slope: slope.numpy().fill(100.0))

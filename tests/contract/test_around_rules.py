@@ -4,6 +4,7 @@ Both are constants to every recorder.  Where such a constant makes a derivative 
 """
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +12,14 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.transforms import host_calls
+from kernelab.autodiff.transforms import compared
 
 X = np.array([0.3, 0.7, 1.1, -0.4], np.float32)
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_calls, "_KNOWN", {})
+    monkeypatch.setattr(compared, "_KNOWN", {})
 
 
 K = kl.compile("""
@@ -82,6 +83,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "part": lambda w: w[1:3].fill_(5.0),
     "launch": lambda w: K["double"][4](w),
     "copy": lambda w: kl.copy(w, kl.ones(4)),
+    "view of NumPy's": lambda w: w.numpy().fill(5.0),
 }
 
 
@@ -103,9 +105,54 @@ def test_an_array_that_changes_before_the_derivative_reads_it_is_told(
         pulled(scaled, lambda: change(w))
 
 
+HOLDERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "a closure": lambda slope: lambda a, bar: bar * slope,
+    "a default": lambda slope: lambda a, bar, by=slope: bar * by,
+    "a list": lambda slope: (lambda held: lambda a, bar: bar * held[0])([slope]),
+    "an attribute": lambda slope: (lambda held: lambda a, bar: bar * held.by)(SimpleNamespace(by=slope)),
+    "a function": lambda slope: (lambda inner: lambda a, bar: inner(bar))(lambda bar: bar * slope),
+    "a partial": lambda slope: partial(lambda by, a, bar: bar * by, slope),
+}
+
+
 @passes
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_an_array_that_only_the_derivative_reads_is_told(
+    pulled: Callable[..., Any], change: Callable[[Any], object]
+) -> None:
+    slope = kl.full(4, 3.0)
+    scaled = kl.func.custom_vjp(lambda a: 3.0 * a, lambda a, bar: bar * slope)
+    with pytest.warns(kl.KernelWarning, match="`slope` has changed since <lambda> was called"):
+        pulled(scaled, lambda: change(slope))
+
+
+@pytest.mark.parametrize("held", HOLDERS.values(), ids=HOLDERS)
+def test_it_is_told_wherever_the_derivative_holds_it(held: Callable[[Any], Callable[..., Any]]) -> None:
+    slope = kl.full(4, 3.0)
+    scaled = kl.func.custom_vjp(lambda a: 3.0 * a, held(slope))
+    np.testing.assert_array_equal(pulled_on_a_tape(scaled, lambda: None).numpy(), 3.0)
+    with pytest.warns(kl.KernelWarning, match="has changed since <lambda> was called"):
+        pulled_on_a_tape(scaled, lambda: slope.fill_(5.0))
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["by the derivative", "by both"])
+def test_a_checkpoint_keeps_what_a_derivative_reads(is_read: bool) -> None:
+    slope = kl.full(4, 3.0)
+    scaled = kl.func.custom_vjp(
+        lambda a: a * 3.0 + 0.0 * slope if is_read else a * 3.0, lambda a, bar: bar * slope
+    )
+    found = pulled_on_a_tape(lambda x: kl.checkpoint(scaled, x), lambda: slope.fill_(5.0))
+    np.testing.assert_array_equal(found.numpy(), 3.0)
+    with pytest.raises(kl.TapeError, match="was changed through a view"):
+        pulled_on_a_tape(lambda x: kl.checkpoint(scaled, x), lambda: slope.numpy().fill(7.0))
+
+
+@passes
+@pytest.mark.parametrize("change", [lambda k: k.fill_(0), lambda k: k.numpy().fill(0)], ids=["fill", "numpy"])
 @pytest.mark.parametrize("is_given", [False, True], ids=["captured", "argument"])
-def test_integers_that_change_are_told(pulled: Callable[..., Any], is_given: bool) -> None:
+def test_integers_that_change_are_told(
+    pulled: Callable[..., Any], is_given: bool, change: Callable[[Any], object]
+) -> None:
     k = kl.array([3, 1, 0, 2])
 
     def pick(a: Any, *_: Any) -> Any:
@@ -116,7 +163,7 @@ def test_integers_that_change_are_told(pulled: Callable[..., Any], is_given: boo
 
     picked = kl.func.custom_vjp(pick, back if not is_given else lambda a, k, bar: back(a, bar))
     with pytest.warns(kl.KernelWarning, match="`k` has changed since pick was called"):
-        pulled(lambda x: picked(x, k) if is_given else picked(x), lambda: k.fill_(0))
+        pulled(lambda x: picked(x, k) if is_given else picked(x), lambda: change(k))
 
 
 @passes

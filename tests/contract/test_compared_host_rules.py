@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.transforms import host_calls
+from kernelab.autodiff.transforms import compared
 
 Host = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
@@ -21,7 +21,7 @@ rng = np.random.default_rng(3)
 
 @pytest.fixture(autouse=True)
 def nothing_has_been_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_calls, "_KNOWN", {})
+    monkeypatch.setattr(compared, "_KNOWN", {})
     monkeypatch.setitem(globals(), "rng", np.random.default_rng(3))  # the same whichever tests ran before
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.transforms import host_calls
+from kernelab.autodiff.transforms import compared
 
 X = np.array([0.3, 0.7, 1.1, -0.4])
 D = 2 * np.cos(2 * X)
@@ -18,7 +18,7 @@ Layer = Callable[[Any], Any]
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_calls, "_KNOWN", {})
+    monkeypatch.setattr(compared, "_KNOWN", {})
 
 
 def attribute_of_numpy() -> Layer:

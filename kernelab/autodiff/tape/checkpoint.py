@@ -253,6 +253,9 @@ class FirstRun(Recorder):
         """Note what a Python function with a derivative of its own has read and returned."""
         for elements in arrays_in(call.args):
             self.reads(elements)
+        for elements in call.arrays_around():
+            if self.signature.is_outside(elements):
+                self._keep(elements)
         self._left.update(call.left)
         for result in results:
             self.replaces(result)

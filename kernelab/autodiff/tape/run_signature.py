@@ -158,8 +158,9 @@ def arrays_in(value: Any) -> Iterator[array]:
 
 
 def read_by(call: Call) -> Iterator[array]:
-    """The arrays that a launch reads, used or not."""
-    for i in (*call.kernel.plan.read_in_text, *call.kernel.plan.numbers):
+    """The arrays that a launch reads, used or not, and those that only its adjoint reads."""
+    kernel = call.kernel
+    for i in (*kernel.plan.read_in_text, *kernel.plan.numbers, *kernel.read_by_rules):
         elements = array_of(call.arguments[i])
         if isinstance(elements, array):
             yield elements

@@ -2,10 +2,8 @@
 
 import inspect
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from itertools import chain
 from types import FrameType
 from typing import Any
@@ -15,7 +13,8 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Level
 from kernelab.autodiff.records.moves import published
-from kernelab.autodiff.transforms.surroundings import Surroundings, Used
+from kernelab.autodiff.transforms.compared import MOST_TRIES, Compared, Function, Known
+from kernelab.autodiff.transforms.surroundings import Surroundings, Used, arrays_reached
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import GradientError, KernelTypeError, a_thing, counted, name_of
 from kernelab.host.traced import Origins, origins
@@ -36,96 +35,9 @@ from kernelab.runtime.context.recorder import (
 )
 from kernelab.runtime.host.create import clone, zeros_like
 from kernelab.runtime.host.structarray import structarray
-from kernelab.runtime.kernel.loading import closure
 from kernelab.runtime.launch.checked import require_written
 from kernelab.runtime.memory.memory import Allocation, set_aside, youngest, zeros_like_memory
 from kernelab.settings import during
-
-Function = Callable[..., Any]
-
-
-MOST_TRIES = 3
-"""How often a derivative is compared as long as nothing could be told, or as its function is made anew."""
-
-MOST_KEPT = 1 << 12
-"""Of how many functions it is remembered what is known of them."""
-
-MOST_VARIANTS = 16
-"""How many functions with the same code are compared by themselves, as they captured other numbers."""
-
-
-Captured = tuple[object, ...]
-"""The numbers and texts that functions hold in their closures and defaults, and the classes of methods."""
-
-
-@dataclass(slots=True, eq=False)
-class Known:
-    """What is known of functions with the same `code`, and of their derivatives.
-
-    `tried` counts, by what they captured, how often each argument was compared, `settled` how often it was
-    looked at whether the derivative `uses_state`: whether it needs what the last run of the function has left
-    outside, as in an attribute.  It `is_nondeterministic` if that differs from run to run.  `latest` tells
-    which call ran last.  The function `is_stateful` if its results depend on what its runs leave in arrays;
-    None if unknown.
-    """
-
-    code: tuple[Any, Any]
-    tried: dict[Captured, Counter[int]] = field(default_factory=dict)
-    settled: int = 0
-    uses_state: bool = False
-    is_stateful: bool | None = None
-    is_nondeterministic: bool = False
-    latest: tuple[int, ...] = ()
-
-
-_KNOWN: dict[tuple[int, int], Known] = {}
-"""By the identities of the code of a function and its derivative, which it keeps."""
-
-
-@dataclass(slots=True, eq=False)
-class Compared:
-    """For which arrays comparisons of a derivative with differences are over, and what else is known.
-
-    `tried` counts those of functions with the same code that captured the same numbers.
-    """
-
-    known: Known
-    tried: Counter[int]
-    places: set[int] = field(default_factory=set)
-    is_settled: bool = False
-
-    @staticmethod
-    def of(func: Function, back: Function) -> "Compared":
-        """For a new pair, of which others with the same code may be known."""
-        code = code_of(func), code_of(back)
-        if len(_KNOWN) == MOST_KEPT:
-            _KNOWN.clear()
-        known = _KNOWN.setdefault((id(code[0]), id(code[1])), Known(code))
-        captured = (*_captured(func), *_captured(back)) if len(known.tried) < MOST_VARIANTS else ()
-        return Compared(known, known.tried.setdefault(captured, Counter()))
-
-
-def _captured(function: Any) -> Iterator[object]:
-    """The numbers and texts that a function holds besides its code, and the class of a method's object."""
-    while isinstance(function, partial):
-        yield from _plain((*function.args, *function.keywords.values()))
-        function = function.func
-    if (owner := getattr(function, "__self__", None)) is not None:
-        yield id(type(owner))
-    yield from _plain([*closure(function).values(), *(getattr(function, "__defaults__", None) or ())])
-
-
-def _plain(values: Iterable[Any]) -> Iterator[object]:
-    kinds = bool | int | float | str | np.generic
-    yield from ((type(value), repr(value)) for value in values if isinstance(value, kinds))
-
-
-def code_of(function: Any) -> Any:
-    """The code of a function, the same for all that one definition makes; itself if it has none."""
-    function = inspect.unwrap(function)
-    while isinstance(function, partial):
-        function = inspect.unwrap(function.func)
-    return getattr(function, "__code__", function)
 
 
 @dataclass(slots=True)
@@ -139,9 +51,9 @@ class HostCall:
     the arrays of floats; None where there are to be none.  `rule_of` is set in the call of a derivative:
     the call that it is of, and the arrays for which it is to be compared.  `given` are the origins of the
     numbers that its last run has computed with, though they are no arguments.  `used` is the memory around
-    the function that its runs have used; `left`, what the last one computed of its arguments and did not
-    return.  `forward` is, of a derivative, the call that it is of, and `number` tells calls apart.  `is_told`
-    says that a change of what the derivative reads has been warned of.
+    the function that its runs have used; `behind`, what `back` may use besides; `left`, what the last run
+    computed of its arguments and did not return.  `forward` is, of a derivative, the call that it is of, and
+    `number` tells calls apart.  `is_told` says that a change of what the derivative reads has been warned of.
     """
 
     func: Function
@@ -154,6 +66,7 @@ class HostCall:
     rule_of: "tuple[HostCall, Sequence[int]] | None" = None
     given: Origins = ()
     used: "WeakKeyDictionary[Allocation, Used]" = field(default_factory=WeakKeyDictionary)
+    behind: "WeakKeyDictionary[Allocation, Used]" = field(default_factory=WeakKeyDictionary)
     left: "WeakKeyDictionary[Allocation, Any]" = field(default_factory=WeakKeyDictionary)
     forward: "HostCall | None" = None
     number: int = field(default_factory=youngest)
@@ -335,7 +248,7 @@ class HostCall:
     def _results(self, arguments: Sequence[Any], arrays: Sequence[array]) -> list[array]:
         forward = self.forward
         own = [arguments[n].allocation for n in self.places]
-        around = Surroundings(own, {} if forward is None else forward.used)
+        around = Surroundings(own, {} if forward is None else {**forward.behind, **forward.used})
         with observing_outside_use(around):
             returned = self.func(*arguments)
         if forward is not None:
@@ -359,6 +272,20 @@ class HostCall:
         for memory, (version, arrays) in around.used.items():
             if memory not in self.used or memory.version != version:
                 self.used[memory] = Used.of(memory, arrays)
+        for one in () if self.back is None else arrays_reached(self.back):
+            if one.allocation not in self.behind:
+                self.behind[one.allocation] = Used.of(one.allocation, [one])
+
+    def has_stale_derivative(self) -> bool:
+        """Whether an array that only the derivative may use has changed since the call."""
+        apart = (memory for memory in self.behind if memory not in self.used and memory not in self.left)
+        return any(self.behind[memory].has_changed(memory) for memory in apart)
+
+    def arrays_around(self) -> Iterator[array]:
+        """The arrays besides its arguments that its runs have used, and that its derivative may use."""
+        for around in (self.used, self.behind):
+            for memory, used in around.items():
+                yield from used.arrays(memory)
 
     def _whole(self, arrays: Sequence[array]) -> list[Any]:
         whole = list(self.args)

@@ -1,48 +1,104 @@
 """What a Python function with a derivative of its own uses of the arrays around it, and leaves in them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from threading import get_ident
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kernelab.autodiff.records.provenance import SMALL
+from kernelab.autodiff.records.provenance import LARGE, SMALL
 from kernelab.data_classes import dataclass
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import checksum
 from kernelab.runtime.context.recorder import Place, Recorder, called, caller, warn_at
+from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.kernel.loading import closure
 from kernelab.runtime.memory.memory import Allocation, youngest
+
+MOST_REACHED = 1 << 10
+"""Of how many objects that a function holds it is looked whether they are arrays."""
+
+_Part = tuple[Any, ...]
+"""Offset, shape, strides and dtype of an array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Memory that a function has used, in a version: the type of its elements, checksums of the parts.
+    """Memory that a function has used, in a version: the parts, and their checksums.
 
-    These are None where they are large, or on a device.
+    These are None where they are large, and no view of NumPy's may change them, or on a device.
     """
 
     version: int
-    dtype: Any
-    sums: dict[tuple[Any, ...], int] | None
+    parts: tuple[_Part, ...]
+    sums: tuple[int, ...] | None
 
     @staticmethod
     def of(memory: Allocation, arrays: Sequence[array]) -> "Used":
         """The memory as it is now, of which some arrays were used."""
-        parts = {(one.offset, one.shape, one.strides, one.dtype): one.extent for one in arrays}
-        if memory.space is not None or sum(high - low for low, high in parts.values()) > SMALL:
-            return Used(memory.version, arrays[0].dtype, None)
-        return Used(memory.version, arrays[0].dtype, {place: _sum(memory, place) for place in parts})
+        extents = {(one.offset, one.shape, one.strides, one.dtype): one.extent for one in arrays}
+        nbytes, parts = sum(high - low for low, high in extents.values()), tuple(extents)
+        if memory.space is not None or nbytes > (LARGE if memory.was_exposed else SMALL):
+            return Used(memory.version, parts, None)
+        return Used(memory.version, parts, _sums(memory, parts))
+
+    @property
+    def dtype(self) -> Any:
+        """The type of elements."""
+        return self.parts[0][-1]
+
+    def arrays(self, memory: Allocation) -> list[array]:
+        """The parts as arrays."""
+        return [array.over(memory, *part) for part in self.parts]
 
     def has_changed(self, memory: Allocation) -> bool:
-        """Whether these parts may have changed since."""
-        if memory.version == self.version:
+        """Whether these parts may have changed since, also through a view of NumPy's."""
+        if memory.version == self.version and not memory.was_exposed:
             return False
-        return self.sums is None or any(_sum(memory, place) != known for place, known in self.sums.items())
+        if self.sums is None:
+            return memory.version != self.version
+        return _sums(memory, self.parts) != self.sums
 
 
-def _sum(memory: Allocation, place: tuple[Any, ...]) -> int:
-    return checksum(array.over(memory, *place).seen())
+def _sums(memory: Allocation, parts: Iterable[_Part]) -> tuple[int, ...]:
+    return tuple(checksum(array.over(memory, *part).seen()) for part in parts)
+
+
+def arrays_reached(function: Any) -> Iterator[array]:
+    """The arrays that a function names or holds: in closures, globals, defaults, containers and objects."""
+    waiting, known = [function], set[int]()
+    while waiting and len(known) < MOST_REACHED:
+        value = waiting.pop()
+        if id(value) in known:
+            continue
+        known.add(id(value))
+        if isinstance(value, array):
+            yield from leaves_of(value)
+        else:
+            waiting += islice(_held(value), MOST_REACHED)
+
+
+def _held(value: Any) -> Iterable[Any]:
+    match value:
+        case FunctionType():
+            around = (value.__globals__.get(name) for name in value.__code__.co_names)
+            return [*closure(value).values(), *(value.__defaults__ or ()), *around]
+        case MethodType():
+            return [value.__func__, value.__self__]
+        case partial():
+            return [value.func, *value.args, *value.keywords.values()]
+        case tuple() | list() | set():
+            return value
+        case dict():
+            return value.values()
+        case type() | ModuleType():
+            return ()
+        case _:
+            return getattr(value, "__dict__", {}).values()
 
 
 class Surroundings(Recorder):

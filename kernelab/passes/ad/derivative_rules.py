@@ -15,7 +15,7 @@
 The transpose makes both modes agree also where a rule is a surrogate.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
 from itertools import permutations
@@ -348,19 +348,25 @@ def refuse_lost_reads(function: ir.Function, groups: Groups) -> None:
         own = (one for one in customs if one.rules is stmt.rules)
         inside = {inner for one in own for inner in ir.walk(one.body)}
         changed = {a for each in ir.walk(function.body) if each not in inside for a in ir.changed(each)}
-        for rule in (stmt.rules.grad, stmt.rules.replay):
-            for i in sorted(_reads(rule, len(stmt.args))):
-                array = stmt.args[i]
-                if isinstance(array, ir.Var) and shared.get(array, frozenset({array})) & changed:
-                    _refuse(stmt, array)
+        for array in _read_by_rule(stmt):
+            if shared.get(array, frozenset({array})) & changed:
+                _refuse(stmt, array)
 
 
-def _reads(rule: ir.Function | None, count: int) -> set[int]:
-    if rule is None:
-        return set()
-    laid_out = _laid_out(rule)
-    read = effects(laid_out).reads
-    return {i for i, param in enumerate(laid_out.params[:count]) if param in read}
+def read_by_rules(function: ir.Function) -> frozenset[ir.Var]:
+    """The arrays that an adjoint reads because rules in the function do."""
+    return frozenset(array for stmt in ir.of_kind(function.body, ir.Custom) for array in _read_by_rule(stmt))
+
+
+def _read_by_rule(stmt: ir.Custom) -> Iterator[ir.Var]:
+    for rule in (stmt.rules.grad, stmt.rules.replay):
+        if rule is None:
+            continue
+        laid_out = _laid_out(rule)
+        read = effects(laid_out).reads
+        for param, arg in zip(laid_out.params, stmt.args, strict=False):
+            if param in read and isinstance(arg, ir.Var):
+                yield arg
 
 
 def refuse_shared_arguments(function: ir.Function, groups: Groups, mode: Literal["grad", "jvp"]) -> None:

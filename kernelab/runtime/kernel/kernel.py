@@ -18,6 +18,7 @@ from kernelab.lang.ir import Custom, Function, of_kind
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.access.access_regions import Region, regions
+from kernelab.passes.ad.derivative_rules import read_by_rules
 from kernelab.passes.ad.jvp import expand_gradients
 from kernelab.passes.ad.primal_replay import LoopStorage, loop_storage
 from kernelab.passes.ad.vjp import Vjp
@@ -285,6 +286,12 @@ class Kernel(KernelHints, Displayed):
     def effects(self) -> Effects:
         """The array parameters that the kernel reads, writes and accumulates into."""
         return self.program.effects
+
+    @cached_property
+    def read_by_rules(self) -> tuple[int, ...]:
+        """The arrays that the adjoint reads because derivative rules of users do, by position."""
+        read = read_by_rules(self.laid_out)
+        return tuple(i for i, param in enumerate(self.laid_out.params) if param in read)
 
     @cached_property
     def regions_read_in_text(self) -> dict[int, Region]:
