@@ -105,7 +105,7 @@ BROKEN_CHECKS = (
     Fault(
         "a function under a transform may return what a launch that failed has written",
         AUTODIFF,
-        "current().draw_on(leaves(result, func))",
+        "level.draw_on(returned)",
         "pass",
         (f"{CONTRACT}failed_launches.py",),
     ),

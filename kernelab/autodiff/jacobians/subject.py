@@ -116,6 +116,7 @@ class Subject:
                 else:
                     outputs = [copier.copy(target.elements) for target in self.outputs]
                 level.draw_on(outputs)
+                level.warn_of_constants(outputs)
                 level.returned = {one.allocation for one in outputs}
             if self.outputs is not None and self.kernel is None:
                 self._require_filled(outputs)

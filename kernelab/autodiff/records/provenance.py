@@ -281,6 +281,15 @@ class Provenance(Witness):
         if known := self.known(captured):
             self.numbers.append(PassedOn(record, None, known))
 
+    def used_around(self, record: int, memories: Iterable[Allocation]) -> None:
+        """Note what a Python function uses besides its arguments, if the host has made it of values."""
+        for memory in memories:
+            values = self.arrays[memory][-1] if self.is_made_by_host(memory) else None
+            if values is None or values.how == LEFT:
+                continue
+            reads = values.host_reads or tuple(self.host_reads[values.earlier - 1 : values.earlier])
+            self.numbers.append(PassedOn(record, None, reads))
+
     def sources(self, data: Any) -> tuple[HostRead, ...]:
         """The arrays known here from which the host took the numbers in data."""
         return self.known(origins(data)) if self._known else ()

@@ -314,6 +314,13 @@ class Recording(Witness, Recorder):
         keeps = self._kept(handled) or tuple([mark for mark in marks if not mark.has_changed_unseen()])
         self.add_work(FunctionRecord(backward, handled, caller(), keeps))
 
+    def note_host_values(self, arrays: Iterable[array], around: Iterable[Allocation]) -> None:
+        """Note what a Python function is given, and finds around it, if the host has made it of values."""
+        if self.provenance.has_host_reads:
+            for elements in arrays:
+                self.provenance.look_again(elements, len(self.records))
+            self.provenance.used_around(len(self.records), around)
+
     def _kept(self, arrays: Iterable[array]) -> tuple[Snapshot, ...]:
         """Snapshots of arrays, if the tape saves what is overwritten."""
         return tuple([Snapshot(one) for one in arrays]) if self.guard.policy == "save" else ()
@@ -326,6 +333,7 @@ class Recording(Witness, Recorder):
         active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         taken = call.taken if self.provenance.has_host_reads else ()
         self.provenance.passed_on(len(self.records), (), taken)
+        self.note_host_values((*arguments, *call.arrays_around()), call.used)
         left = [memory for memory in call.used if self.provenance.is_left(memory)]
         is_stateful = bool(left) and call.is_stateful(arguments, left)
         found = tuple([numbers_of(memory, uint8) for memory in left]) if is_stateful else ()
@@ -339,8 +347,6 @@ class Recording(Witness, Recorder):
             if taken or found or (known and not call.in_place):
                 self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller(), found))
             return
-        for elements in arguments:
-            self.provenance.look_again(elements, len(self.records))
         needed = (*arguments, *results) if call.takes_results(len(results)) else arguments
         keeps = self._kept(needed) or tuple([Marked(self.guard, one, caller()) for one in needed])
         self.add_work(HostCallRecord(call, (*arguments,), (*results,), keeps, active, caller(), found))

@@ -178,6 +178,7 @@ class FirstRun(Recorder):
         replaced = self._replaced.get(elements.allocation)
         if replaced is None or not are_all([*replaced.values()], elements):
             self._look_for_unseen(elements)
+            self._recording.provenance.look_again(elements, len(self._recording.records))
             self._first[key] = elements
         self._keep(elements)
 
@@ -246,8 +247,15 @@ class FirstRun(Recorder):
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self._look_for_unseen(dest, own=1)
+        self._recording.provenance.made_from_host(dest, data, len(self._recording.records), how)
         for target in leaves_of(dest):
             self.replaces(target)
+
+    def made_from_host(self, elements: array, data: Any = None) -> None:
+        self._recording.provenance.made_from_host(elements, data, len(self._recording.records))
+
+    def filled(self, memory: Allocation, sources: Origins) -> None:
+        self._recording.filled(memory, sources)
 
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Note what a Python function with a derivative of its own has read and returned."""
@@ -256,6 +264,7 @@ class FirstRun(Recorder):
         for elements in call.arrays_around():
             if self.signature.is_outside(elements):
                 self._keep(elements)
+        self._recording.note_host_values(call.arrays_around(), call.used)
         self._left.update(call.left)
         for result in results:
             self.replaces(result)

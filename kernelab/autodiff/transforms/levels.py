@@ -37,7 +37,7 @@ from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
 from kernelab.autodiff.transforms.kept_arrays import led_to, look_at_kept, note_ended
 from kernelab.errors import Diagnostic, GradientError, KernelError, Related
 from kernelab.host.traced import Origins
-from kernelab.lang.types import uint8
+from kernelab.lang.types import is_differentiable, uint8
 from kernelab.runtime.array.array import numbers_of
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import (
@@ -127,6 +127,8 @@ class Level(Witness, Recorder):
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
         self.draw_on(arguments)
+        if self._provenance is not None:
+            _warn_of_arrays(self._provenance, arguments, call.title)
         results = self._call_host(call, arguments)
         if self._provenance is not None:
             _warn_of_numbers(self._provenance, call.title, call.taken)
@@ -141,7 +143,9 @@ class Level(Witness, Recorder):
             if call.rule_of is not None:
                 self.parent.compare_rule(call, arguments)
             with self.active():
-                return call.run(arguments)
+                results = call.run(arguments)
+                self.warn_of_constants(results)
+                return results
         results = self.parent.call_host(call, arguments)
         self._called_host(call, arguments, results)
         self._note_state_found(call, arguments)
@@ -311,6 +315,16 @@ class Level(Witness, Recorder):
                     self._drawn_on.add(source.allocation)
         if self.parent is not self:
             self.parent.draw_on(sources)
+
+    @property
+    def has_host_reads(self) -> bool:
+        """Whether the host may hold values of what is differentiated."""
+        return any(host.has_host_reads for host in self._hosts())
+
+    def warn_of_constants(self, arrays: Iterable[array], reader: str | None = None) -> None:
+        """Warn of arrays to be differentiated that the host has made after it took values."""
+        for host in self._hosts():
+            _warn_of_arrays(host, arrays, reader)
 
     @property
     def has_half_written(self) -> bool:
@@ -523,16 +537,32 @@ def _warn_of_arguments(host: Provenance, call: Call) -> None:
         elements = array_of(argument)
         if isinstance(elements, array):
             is_float = i in floats or i in plan.numbers
-            writes = host.arrays.get(elements.allocation, [])[-1:] if is_float else []
-            is_by_order = any(values.earlier and not values.host_reads for values in writes)
-            if is_by_order and would_reach(call, (i,), floats):
-                source = host.host_reads[writes[0].earlier - 1]
-                host.tell(array_from_host(elements, writes[0], source, (title, place), in_transform=True))
+            cut = _made_by_order(host, elements, (title, place)) if is_float else None
+            if cut is not None and would_reach(call, (i,), floats):
+                host.tell(cut)
             continue
         sources = host.sources(argument)
         if sources and would_reach(call, (i,), floats):
             host.tell(number_from_host(title, place, sources[0], in_transform=True))
     _warn_of_numbers(host, title, plan.origins)
+
+
+def _made_by_order(host: Provenance, elements: array, reader: tuple[str, Place] | None) -> Cut | None:
+    """The cut at an array that the host has made after it took values, not known from which."""
+    values = next(iter(host.arrays.get(elements.allocation, [])[-1:]), None)
+    if values is None or not values.earlier or values.host_reads:
+        return None
+    return array_from_host(elements, values, host.host_reads[values.earlier - 1], reader, in_transform=True)
+
+
+def _warn_of_arrays(host: Provenance, arrays: Iterable[array], reader: str | None) -> None:
+    """Warn of host values where something other than a launch would differentiate them."""
+    for elements in arrays:
+        if is_differentiable(elements.dtype):
+            host.look_again(elements)
+            cut = _made_by_order(host, elements, None if reader is None else (reader, caller()))
+            if cut is not None:
+                host.tell(cut)
 
 
 def _warn_of_numbers(host: Provenance, title: str, taken: Origins) -> None:

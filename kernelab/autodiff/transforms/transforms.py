@@ -107,9 +107,12 @@ def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
             message = f"has_aux=True: {name_of(func)} has to return a pair (output, aux)"
             raise refusal(GradientError, message, "aux")
         result, aux = result
-    if current().has_half_written:
-        current().draw_on(leaves(result, func))
-    current().returned = memories_in((result, aux))
+    level = current()
+    if level.has_half_written or level.has_host_reads:
+        returned = leaves(result, func)
+        level.draw_on(returned)
+        level.warn_of_constants(returned)
+    level.returned = memories_in((result, aux))
     return result, aux
 
 
@@ -250,6 +253,7 @@ def _is_zero(level: Level, elements: array) -> bool:
 
 def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[list[Any], list[array]]:
     """The arguments with copies of some; other references to the same arrays are constants."""
+    parent.warn_of_constants([args[i] for i in chosen])
     arguments, inputs = list(args), [parent.copy(args[i]) for i in chosen]
     for i, copy in zip(chosen, inputs, strict=True):
         arguments[i] = copy

@@ -70,6 +70,7 @@ def map_lanes(
     """Run a function once for many lanes, and join the lanes of what it returns."""
     dims, lanes = lanes_of(func, args, in_dims)
     parent = current()
+    parent.warn_of_constants([arg for arg, dim in zip(args, dims, strict=True) if dim is not None])
     result: Any = None
     whole: list[array] = []
     for chunk in [range(lanes)] if chunk_size is None else chunks(lanes, chunk_size, 1):
