@@ -140,3 +140,42 @@ def test_arrays_apart_are_fine(name: str, ask: Any) -> None:
 
     found = ask(f).numpy()
     np.testing.assert_allclose(found.diagonal() if found.ndim == 2 else found, 2 * X)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "x, w",
+        "x[1:], w",
+        "x[::2], w[::2]",
+        "x[0:4], x[4:8]",
+        "x[::-1], w[2:6]",
+        "x[n:], w[n::n]",
+        "m[0], m[1]",
+    ],
+)
+def test_a_rule_is_compared_whatever_views_its_function_is_given(call: str) -> None:
+    text = f"""
+def product(a: array[float], b: array[float], i: int):
+    return a[i] * b[i]
+
+@func_grad(product)
+def twice(a: array[float], b: array[float], i: int, r: float):
+    adjoint[a][i] += 2.0 * b[i] * r
+    adjoint[b][i] += 2.0 * a[i] * r
+
+def run(x: array[float], w: array[float], m: array2d[float], n: int, y: array[float]):
+    i = tid()
+    y[i] = product({call}, i)
+"""
+    run = kl.compile(text)["run"]
+    x, w, m = (kl.ones(shape, dtype=float, requires_grad=True) for shape in (8, 8, (3, 3)))
+    y = kl.zeros(2, requires_grad=True)
+
+    def pulled() -> None:
+        with kl.Tape() as tape:
+            run[2](x, w, m, 1, y)
+        tape.backward(grads={y: kl.ones(2)})
+
+    with pytest.warns(kl.KernelWarning, match="twice gives .* where differences of product give"):
+        pulled()

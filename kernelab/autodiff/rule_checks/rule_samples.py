@@ -62,7 +62,8 @@ def samples(function: Function, is_wide: bool, integers: Sequence[int] = ()) -> 
     rng = np.random.default_rng(0)
     is_single, ranges = _takes_arrays(function), (NARROW, POSITIVE, WIDE)[: 3 if is_wide else 2]
     for k in range(ATTEMPTS if is_single else len(ranges)):
-        yield _drawn(rng, function, 1 if is_single else POINTS, ranges[k % len(ranges)])
+        drawn = _drawn(rng, function, 1 if is_single else POINTS, ranges[k % len(ranges)])
+        yield drawn if k % 2 == 0 else _with_fitting_slices(drawn, EXTENT)
     whole = {param.hint: scalar_of(type_of(param)) for param in function.params if not is_single}
     whole = {name: scalar for name, scalar in whole.items() if scalar.is_int}
     if integers and whole:
@@ -110,6 +111,7 @@ def far_samples(function: Function) -> Iterator[Point]:
     for k in range(ATTEMPTS if is_single else 2 * len(FAR)):
         sizes, is_positive = FAR[k // 2 % len(FAR)], k % 2 == 0
         drawn = _drawn(rng, function, 1 if is_single else MOST_TRIED, sizes, WIDE_EXTENT)
+        drawn = _with_fitting_slices(drawn, WIDE_EXTENT) if k % 4 > 1 else drawn
         yield {name: np.abs(values) if is_positive else values for name, values in drawn.items()}
 
 
@@ -145,6 +147,19 @@ def _drawn(
         return np.asarray(10.0 ** rng.uniform(smallest, largest, shape) * rng.choice((-1.0, 1.0), shape))
 
     return {param.hint: draw(param) for param in function.params}
+
+
+def _with_fitting_slices(drawn: Point, extent: int) -> Point:
+    """The point with slices of two elements from the middle on, which fit whatever their steps are.
+
+    Bounds of several slices that are drawn by themselves seldom do.
+    """
+    fitting = {"start": extent // 2, "count": 2, "step": 1}
+    changed = {name: fitting.get("".join(name.split("_")[-2:-1])) for name in drawn}
+    return {
+        name: values if changed[name] is None else np.full_like(values, changed[name])
+        for name, values in drawn.items()
+    }
 
 
 def _takes_arrays(function: Function) -> bool:

@@ -275,10 +275,14 @@ def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef:
             case None:
                 picks.append(None)
             case int():
-                step = Var(int32, f"step_{k}", span) if part == AT_RUN_TIME else part
-                picks.append(SliceRange(Var(int32, f"start_{k}", span), step, Var(int32, f"count_{k}", span)))
+                step = Var(int32, f"{name}_step_{k}", span) if part == AT_RUN_TIME else part
+                picks.append(
+                    SliceRange(
+                        Var(int32, f"{name}_start_{k}", span), step, Var(int32, f"{name}_count_{k}", span)
+                    )
+                )
             case _:
-                picks.append(Var(part, f"index_{k}", span))
+                picks.append(Var(part, f"{name}_index_{k}", span))
     return viewed(Var(kind.array, name, span), picks)
 
 
