@@ -185,9 +185,13 @@ class Moved(Ran):
 
 
 class Explaining(Level):
-    """Keeps what ran in `entries`, also on what came from the inputs through integers, to explain zeros."""
+    """Keeps what ran in `entries`, also on what came from the inputs through integers, to explain zeros.
+
+    Derivatives are carried by the memory that it follows, and by what the residuals in `kept` hold.
+    """
 
     takes_derivatives = True
+    kept: Container[Kept]
 
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
@@ -197,14 +201,32 @@ class Explaining(Level):
     def carries(self, memory: Allocation) -> bool:
         return memory in self.followed()
 
+    def _active(self, program: Program, arguments: Sequence[Argument]) -> tuple[Positions, Groups]:
+        """The arrays that may carry derivatives while a program runs, if any do, and which share memory.
+
+        Those are all that it changes, and in whatever shares memory with these it reads what it has written.
+        """
+        carrying = {i for i in program.floats if self._is_carried_by(arguments[i])}
+        if not carrying:
+            return (), ()
+        groups = program.sharing(arguments)
+        carrying.update(program.changed, *groups)
+        return tuple(i for i in program.floats if i in carrying), groups
+
+    def _is_carried_by(self, argument: Argument) -> bool:
+        if isinstance(argument, KeptValues):
+            return argument.kept in self.kept
+        return isinstance(argument, array) and self.carries(argument.allocation)
+
     def _ran(self, entry: Ran) -> None:
         """Keep a program that ran on what carries derivatives."""
         self.entries.append(entry)
         ends = entry.dead_ends
         self._ended.update(target.allocation for _, _, target in ends if not is_differentiable(target.dtype))
 
-    def _pass(self, program: Program, arguments: Sequence[Argument]) -> None:
-        """Keep a program that ran on nothing that carries derivatives, if it may have to be explained."""
+    def _pass(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        """Run a program on nothing that carries derivatives, and keep it if it may have to be explained."""
+        self.parent.run(program, grid, arguments)
         if self._ended and within(arguments, program.reads, self._ended):
             arrays = tuple(argument if isinstance(argument, array) else None for argument in arguments)
             passed = Moved(program, arrays, (), (), caller())
@@ -240,7 +262,7 @@ class Reverse(Explaining):
         self._builds_ahead = ahead and parent is BASE
         self.inputs = frozenset([source.allocation for source in inputs])
         self.tracked = dict.fromkeys(self.inputs, 0)  # with how many entries there were then
-        self._appended: set[Kept] = set()
+        self.kept: set[Kept] = set()
         self._snapshots: dict[Hashable, weakref.ref[LevelSnapshot]] = {}
 
     def _run_primal(self, pullback: Pullback, grid: Extents, arguments: Sequence[Argument]) -> None:
@@ -253,13 +275,10 @@ class Reverse(Explaining):
             self.parent.run(pullback.primal, grid, arguments)
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        tracked = {i for i in program.floats if carried(arguments[i], self.tracked, self._appended)}
-        if not tracked:
-            self.parent.run(program, grid, arguments)
-            self._pass(program, arguments)
+        active, groups = self._active(program, arguments)
+        if not active:
+            self._pass(program, grid, arguments)
             return
-        groups = program.sharing(arguments)
-        active = active_with(tracked, program, groups)
         pullback = pullback_of(program, active, groups, settled(program, grid, arguments, groups))
         kept: tuple[Kept, ...] = ()
         snapshots: tuple[tuple[int, LevelSnapshot], ...] = ()
@@ -281,7 +300,7 @@ class Reverse(Explaining):
             if isinstance(argument, array):
                 self._track(argument.allocation)
             elif isinstance(argument, Kept):
-                self._appended.add(argument)
+                self.kept.add(argument)
 
     def _track(self, memory: Allocation) -> None:
         self.tracked.setdefault(memory, len(self.entries))
@@ -332,26 +351,6 @@ class Reverse(Explaining):
         """Do nothing: entries keep their memory."""
 
 
-def active_with(initial: Container[int], program: Program, groups: Groups) -> Positions:
-    """The arrays that may carry derivatives while a program runs, if the initial ones do when it begins.
-
-    Those are all that it changes, and in whatever shares memory with these it reads what it has written.
-    """
-    together = program.changed.union(*groups)
-    return tuple(i for i in program.floats if i in initial or i in together)
-
-
-def carried(argument: Argument, memories: Container[Allocation], kept: Container[Kept]) -> bool:
-    """Whether an argument is an array in one of the memories, or what one of some residuals holds."""
-    match argument:
-        case array():
-            return argument.allocation in memories
-        case KeptValues(residual):
-            return residual in kept
-        case _:
-            return False
-
-
 # ---------------------------------------------------------------------------------------------- forward mode
 
 
@@ -378,13 +377,10 @@ class Forward(Explaining):
         return self.dots
 
     def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        moving = {i for i in program.floats if carried(arguments[i], self.dots, self.kept)}
-        if not moving:
-            self.parent.run(program, grid, arguments)
-            self._pass(program, arguments)
+        active, groups = self._active(program, arguments)
+        if not active:
+            self._pass(program, grid, arguments)
             return
-        groups = program.sharing(arguments)
-        active = active_with(moving, program, groups)
         dots = [self._tangent(arguments[i]) for i in active]
         given = enumerate(arguments)
         moved = tuple(one if i in active or self._is_behind_integers(one) else None for i, one in given)
