@@ -81,6 +81,9 @@ store: "Hook[[Any, Any], None]" = Hook("kernelab.runtime.ops.elementwise")
 total: "Hook[[Any, int | None, Any, bool, bool], Any]" = Hook("kernelab.runtime.ops.reductions")
 """The sum or the mean of an array, or along an axis of it, as an array or into one."""
 
+extremum: "Hook[[Any, int | None, bool, str], Any]" = Hook("kernelab.runtime.ops.reductions")
+"""The largest or smallest element of an array, or along an axis of it, as an array."""
+
 matmul: "Hook[[Any, Any], Any]" = Hook("kernelab.runtime.ops.reductions")
 """The product of matrices and vectors."""
 

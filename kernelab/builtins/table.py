@@ -267,7 +267,8 @@ class Builtin:
 
 
 _OF_WHOLE = {
-    **{(name, 1): f"write np.{name}(x.numpy()) on the host" for name in ("max", "min", "argmax", "argmin")},
+    **{(name, 1): f"write x.{name}()" for name in ("max", "min")},
+    **{(name, 1): f"write np.{name}(x.numpy()) on the host" for name in ("argmax", "argmin")},
     **{(name, 2): "write x @ y" for name in ("dot", "matmul")},
     ("length", 1): "write kl.sqrt((x * x).sum())",
     ("transpose", 1): "write x.transpose()",

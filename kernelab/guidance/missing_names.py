@@ -35,7 +35,7 @@ dot|inner|matmul|mm|bmm: write x @ y
 copy_: write x.assign(y)
 masked_fill|where: write kl.where(mask, y, x)
 gather|index_select|scatter|scatter_add|index_add: write x[indices], y[indices] = x or y[indices] += x
-softmax: write e = kl.exp(x), then e / e.sum()
+softmax: write e = kl.exp(x - x.max()), then e / e.sum()
 expand|expand_as|broadcast_to: operators stretch an axis of length 1: write x * kl.ones(...)
 cumsum: write kl.utils.array_scan(x, out)
 type: write x.astype(...)
@@ -52,7 +52,7 @@ sigmoid: write kl.map(f, x), with def f(t: float): return 1.0 / (1.0 + exp(-t)) 
 fill: write x.fill_(value)
 zero: write x.zero_()
 data: write x.numpy() for the elements, x.ptr for their address
-sum|mean|astype|copy|tolist|T|to_numpy: write x.contiguous().{name}
+sum|mean|max|min|astype|copy|tolist|T|to_numpy: write x.contiguous().{name}
 ravel: write x.flatten()
 squeeze|unsqueeze: write x.reshape(...), or x[0]
 save|savez|savetxt|tofile|dump: write np.save(file, x.numpy())
@@ -305,7 +305,7 @@ matmul: arrays have an operator for it => write a @ b
 (MarchingCubes|marching_cubes)\w*: surfaces are not part of the language => use scikit-image
 build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched
-softmax: it is not an operation => write e = kl.exp(x), then e / e.sum()
+softmax: it is not an operation => write e = kl.exp(x - x.max()), then e / e.sum()
 nn|Parameter|Linear|Conv\dd|dropout|cross_entropy|mse_loss|layer_norm|batch_norm|one_hot: there are no
     layers => write kernels; kl.optim has SGD and Adam
 RMSprop|Adagrad|Adadelta|Adamax|AdamW|NAdam|LBFGS|Rprop: kl.optim has SGD and Adam => write

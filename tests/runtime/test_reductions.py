@@ -49,6 +49,47 @@ def test_inner_products_of_numbers_vectors_and_matrices() -> None:
         assert np.isclose(kl.utils.array_inner(v, v, count=3), (data[:3] * data[:3]).sum())
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("shape", [(5,), (3000,), (3, 4), (2, 3000), (2, 3, 4)])
+def test_extrema_are_those_of_numpy(shape: tuple[int, ...], name: str) -> None:
+    data = random.standard_normal(shape)
+    x = kl.array(data)
+    for axis in (None, *range(-1, len(shape))):
+        for keepdims in (False, True):
+            expected = np.atleast_1d(getattr(np, name)(data, axis=axis, keepdims=keepdims))
+            found = getattr(x, name)(axis, keepdims=keepdims)
+            assert found.shape == expected.shape and (found.numpy() == expected).all()
+
+
+def test_extrema_of_other_elements() -> None:
+    points = kl.array([[1.0, 2.0, 3.0], [3.0, 1.0, 5.0]], dtype=kl.vec3)
+    assert points.max().numpy().tolist() == [[3, 2, 5]] and points.min(axis=0).numpy().tolist() == [[1, 1, 3]]
+    assert kl.array([1, 5, 2], dtype=kl.uint8).max().list() == [5]
+    assert np.isnan([kl.array([1.0, np.nan, 2.0]).max().item(), kl.array([np.nan, 2.0]).min().item()]).all()
+    with pytest.raises(kl.KernelValueError, match="without elements has no max"):
+        kl.zeros(0).max()
+    with pytest.raises(kl.KernelTypeError, match="truth values have no min"):
+        (points.view(kl.float32) > 1.0).min()
+
+
+def test_the_first_of_equal_extrema_has_the_gradient() -> None:
+    x = kl.array([1.0, 3.0, 3.0, 1.0], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = 2.0 * x.max() - x.min()
+    tape.backward(loss)
+    assert x.grad.list() == [-1, 2, 0, 0]
+
+
+def test_gradients_of_extrema_reach_one_element_of_each_row() -> None:
+    data = random.standard_normal((3, 2500))
+    slopes = kl.func.grad(lambda x: (x.max(axis=1) ** 2).sum())(kl.array(data)).numpy()
+    expected = np.zeros_like(data)
+    places = np.arange(3), data.argmax(axis=1)
+    expected[places] = 2.0 * data[places]
+    assert np.allclose(slopes, expected)
+    assert kl.autograd.gradcheck(lambda x: x.min(axis=0), inputs=[kl.array(data[:, :4], requires_grad=True)])
+
+
 @pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16])
 def test_the_mean_of_halves_is_right_where_their_sum_or_number_overflows(dtype: Any) -> None:
     x = kl.full((2, 70_000), 2.0, dtype=dtype, requires_grad=True)

@@ -309,6 +309,19 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         """The mean of all elements in an array of one, or along an axis, as `sum`; of integers a float."""
         return hooks.total(self, axis, out, keepdims, True)  # type: ignore[no-any-return]
 
+    @explains_bad_calls(dim="write axis=0", out="copy the result: out.assign(x.max())")
+    def max(self, axis: int | None = None, *, keepdims: bool = False) -> "array":
+        """The largest element in an array of one, or along an axis, as `sum`.
+
+        A tape differentiates it: of equal ones the first has the gradient.  A NaN among them is the result.
+        """
+        return hooks.extremum(self, axis, keepdims, "max")  # type: ignore[no-any-return]
+
+    @explains_bad_calls(dim="write axis=0", out="copy the result: out.assign(x.min())")
+    def min(self, axis: int | None = None, *, keepdims: bool = False) -> "array":
+        """The smallest element in an array of one, or along an axis, as `max`."""
+        return hooks.extremum(self, axis, keepdims, "min")  # type: ignore[no-any-return]
+
     def astype(self, dtype: Any) -> "array":
         """A copy with another dtype, which a tape differentiates between floats."""
         return hooks.convert(self, dtype)  # type: ignore[no-any-return]

@@ -164,7 +164,8 @@ class Hints(Offers):
 
     __slots__ = ()
     OFFERED = (
-        *("T", "assign", "astype", "capacity", "contiguous", "copy", "mean", "sum", "to_numpy", "tolist"),
+        *("T", "assign", "astype", "capacity", "contiguous", "copy"),
+        *("max", "mean", "min", "sum", "to_numpy", "tolist"),
         *("device", "dtype", "fill_", "flatten", "grad", "is_contiguous"),
         *("item", "list", "mark_read", "mark_write", "ndim", "numpy", "pinned", "ptr", "requires_grad"),
         *("reshape", "retain_grad", "shape", "size", "strides", "to", "transpose", "view", "zero_"),

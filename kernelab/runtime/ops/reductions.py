@@ -65,6 +65,22 @@ def inner(x, y):
 _ONE = {"array": "array", "threads": "block", "row": "", "axis": "0", "to": "0"}
 _ROWS = {"array": "array2d", "threads": "row, block", "row": "row, ", "axis": "1", "to": "row"}
 
+_EXTREMUM = """
+def array_{name}(values: {array}[T], out: {array}[T]):
+    {threads} = tid()
+    first = block * BLOCK
+    best = values[{row}first]
+    for k in range(first + 1, min(first + BLOCK, values.shape[{axis}])):
+        best = better(best, values[{row}k])
+    out[{row}block] = best
+
+def better(x, y):
+    return {better}
+"""
+
+# A NaN stays, as in NumPy; of equal numbers the first has the gradient.
+_BETTER = {"max": "y if y > x or y != y else x", "min": "y if y < x or y != y else x"}
+
 _MATMUL = """
 def array_matmul(a: {array}[T], b: {array}[T], out: {array}[T]):
     {batch}i, j = tid()
@@ -124,11 +140,7 @@ def total(values: array, axis: int | None, out: array | None, keepdims: bool, is
     """
     values = plain(values)
     _require_numbers(values)
-    rows, shape = _rows(values, axis)
-    if keepdims and axis is None:
-        shape = (1,) * values.ndim
-    elif not keepdims and axis is not None and values.ndim > 1:
-        shape = tuple(n for k, n in enumerate(values.shape) if k != _axis(values, axis))
+    rows, shape = _rows(values, axis)[0], _reduced(values, axis, keepdims)
     elem = _added_in(values.dtype, out)
     if is_mean:  # the sums of halves and of integers overflow
         is_float = scalar_of(values.dtype).is_float
@@ -141,6 +153,28 @@ def total(values: array, axis: int | None, out: array | None, keepdims: bool, is
     if elem != (wanted := _mean_of(values.dtype)):
         mean = convert(mean, wanted)
     return mean if out is None else _target(out, shape, mean.dtype, False, mean.device).assign(mean)
+
+
+@hooks.extremum.provide
+def extremum(values: array, axis: int | None, keepdims: bool, name: str) -> array:
+    """The largest or the smallest element, `name` is "max" or "min", in the shapes of `total`.
+
+    Of vectors and matrices it is that of each component.
+    """
+    values = plain(values)
+    _require_numbers(values, f"no {name}")
+    if not values.size:
+        raise KernelValueError.of(f"an array without elements has no {name}", "size")
+    rows, _ = _rows(values, axis)
+    better = _BETTER[name] if isinstance(rows.dtype, Scalar) else f"{name}(x, y)"
+    kernel = _compiled(_EXTREMUM.replace("{name}", name).replace("{better}", better), rows.type)
+    while True:
+        *outer, length = rows.shape
+        best = _target(None, (*outer, -(-length // BLOCK)), rows.dtype, rows.requires_grad, rows.device)
+        launch(kernel, best.shape, [rows, best])
+        if best.shape[-1] == 1:
+            return best.reshape(_reduced(values, axis, keepdims))
+        rows = best
 
 
 @hooks.matmul.provide
@@ -281,6 +315,15 @@ def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
     return last if last.ndim == 2 else last.contiguous().reshape(rows, last.shape[-1]), shape
 
 
+def _reduced(values: array, axis: int | None, keepdims: bool) -> tuple[int, ...]:
+    """The shape of what a reduction gives: of one element, or without one axis, which may keep length 1."""
+    if axis is None:
+        return (1,) * (values.ndim if keepdims else 1)
+    axis = _axis(values, axis)
+    kept = keepdims or values.ndim == 1
+    return tuple(1 if k == axis else n for k, n in enumerate(values.shape) if kept or k != axis)
+
+
 def _first(values: array, count: int | None, axis: int | None = None) -> array:
     """The first elements, all of them for None: of the array in one row, or along an axis."""
     if axis is not None:
@@ -300,12 +343,12 @@ def _first(values: array, count: int | None, axis: int | None = None) -> array:
     return part
 
 
-def _require_numbers(values: array) -> None:
+def _require_numbers(values: array, lack: str = "no sum") -> None:
     require_array(values, "a reduction takes")
-    _refuse_structs(values, "have no sum", "reduce")
+    _refuse_structs(values, f"have {lack}", "reduce")
     if scalar_of(values.dtype) == bool_:
         hint = "count what is true: x.astype(int) makes numbers of them"
-        raise KernelTypeError.of("truth values have no sum", "dtype", hint)
+        raise KernelTypeError.of(f"truth values have {lack}", "dtype", hint)
 
 
 def _refuse_structs(values: array, why: str, instead: str) -> None:
