@@ -63,6 +63,7 @@ _HOMES = {
     ),
     "runtime.ops.elementwise": "map",
     "runtime.ops.indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
+    "runtime.ops.joining": "concatenate stack",
     "showing": "contributions graph precision show trace",
     "views.live.live_views": "animation live progress",
 }

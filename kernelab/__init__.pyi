@@ -111,6 +111,8 @@ from kernelab.runtime.ops.indexed import indexedarray1d as indexedarray1d
 from kernelab.runtime.ops.indexed import indexedarray2d as indexedarray2d
 from kernelab.runtime.ops.indexed import indexedarray3d as indexedarray3d
 from kernelab.runtime.ops.indexed import indexedarray4d as indexedarray4d
+from kernelab.runtime.ops.joining import concatenate as concatenate
+from kernelab.runtime.ops.joining import stack as stack
 from kernelab.showing import contributions as contributions
 from kernelab.showing import graph as graph
 from kernelab.showing import precision as precision

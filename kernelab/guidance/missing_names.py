@@ -259,8 +259,8 @@ random|rand|rand_like|randn_like|normal|uniform: NumPy draws such numbers => wri
     kl.array(np.random.default_rng(0).normal(size=n), dtype=float)
 randint: NumPy draws such numbers => write kl.array(np.random.default_rng(0).integers(0, 10, size=n))
 arange|linspace|logspace|eye|meshgrid: NumPy makes such arrays => write kl.array(np.{name}(...), dtype=float)
-stack|concatenate|cat|[hv]stack: arrays are joined by copies => write
-    z = kl.zeros(n + m, requires_grad=True), then z[:n] = x and z[n:] = y; on a tape gradients follow
+cat|concat|vstack: its name is concatenate => write kl.concatenate([x, y])
+hstack: its name is concatenate => write kl.concatenate([x, y], axis=1)
 sum|mean: it is a method of arrays => write x.{name}()
 reshape|flatten|astype: it is a method of arrays => write x.{name}(...)
 squeeze|unsqueeze|expand_dims: it is a method of arrays => write x.reshape(...)

@@ -147,7 +147,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.x[0, None], KernelTypeError, r"an array is indexed .*not None\n  hint: None makes an axis"),
     (lambda h: h.x[None, None, None, None], KernelTypeError, r"an array has 1 to 4 dimensions, not 5\n"),
     (lambda h: f"{h.x:.3f}", KernelValueError, r"item\(\) takes the one element"),
-    (lambda h: h.x.argmax(), AttributeError, r"an array has no argmax\n  hint: write np.argmax\(x.numpy\(\)\)"),
+    (lambda h: h.x.argmax(), AttributeError, r"has no argmax\n  hint: write np.argmax\(x.numpy\(\)\)"),
     (lambda h: h.k.adjoint, AttributeError, r"a kernel has no adjoint\n  hint: show it as the value"),
     (lambda h: h.k.launch, AttributeError, r"a kernel has no launch\n  hint: write kl.launch\(kernel, dim=n"),
     (lambda h: h.k.spam, AttributeError, r"a kernel has no spam\n  hint: did you mean span\?"),
