@@ -320,13 +320,12 @@ class Listed(Witnesses):
         return found.reshape(len(found), -1)
 
     def by_tangents(self) -> list[Floats]:
-        return [self._tangents(*each) for each in self.entries]
-
-    def _tangents(self, i: int, j: int, rows: Numbers, some: Numbers) -> Floats:
-        if not len(rows):
-            return np.zeros(0)
-        tangents = tangents_of_columns(self.subject, i, some)[1]
-        return np.asarray(tangents[j][:, rows].T.ravel(), np.float64)
+        columns = {i: some for i, _, _, some in self.entries if len(some)}
+        tangents = {i: tangents_of_columns(self.subject, i, some)[1] for i, some in columns.items()}
+        return [
+            tangents[i][j][:, rows].T.ravel().astype(np.float64) if len(rows) else np.zeros(0)
+            for i, j, rows, _ in self.entries
+        ]
 
 
 class _Compressed(Witnesses):
