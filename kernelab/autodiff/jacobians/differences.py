@@ -231,8 +231,7 @@ def unsteady_outputs(subject: Subject) -> frozenset[str]:
     """The labels of the outputs of a function that differ from run to run at the same inputs."""
     if subject.kernel is not None:
         return frozenset()
-    still = [np.zeros_like(numbers(source.elements)) for source in subject.sources]
-    (outputs, here), (_, again) = _run(subject, still), _run(subject, still)
+    (outputs, here), (_, again) = _run(subject), _run(subject)
     several = zip(subject.targets(outputs), outputs, here, again, strict=False)
     return frozenset(
         target.label
@@ -266,9 +265,9 @@ def _by_input(moves: Sequence[Floats]) -> dict[int, Floats]:
     return {i: move[np.newaxis] for i, move in enumerate(moves)}
 
 
-def _run(subject: Subject, moves: Sequence[Floats]) -> tuple[list[array], list[Floats]]:
-    """The outputs with the inputs moved, and their numbers."""
-    outputs = _started_at(subject, moves).go(BASE)
+def _run(subject: Subject) -> tuple[list[array], list[Floats]]:
+    """The outputs, and their numbers."""
+    outputs = subject.start().go(BASE)
     return outputs, [numbers(output) for output in outputs]
 
 
