@@ -72,6 +72,12 @@ def elem_of(array: ir.Var) -> Value:
     return array.type.elem
 
 
+def ndim_of(array: ir.Var) -> int:
+    """The number of axes of an array."""
+    assert isinstance(array.type, Array)
+    return array.type.ndim
+
+
 class Builder:
     """Collects statements into blocks; `span` is what the next statements inherit."""
 

@@ -21,8 +21,8 @@ from kernelab.codegen.cpp.addition_bounds import bounds_of
 from kernelab.codegen.cpp.helpers import Names
 from kernelab.data_classes import dataclass
 from kernelab.lang import ir
-from kernelab.lang.build import elem_of
-from kernelab.lang.types import HALVES, Array, Scalar, bytes_of, float32, scalar_of, size_of
+from kernelab.lang.build import elem_of, ndim_of
+from kernelab.lang.types import HALVES, Scalar, bytes_of, float32, scalar_of, size_of
 from kernelab.passes.access.blocks import threads_are_disjoint
 
 
@@ -303,15 +303,13 @@ def versions(sums: Sequence[Total | Wide]) -> tuple[list[str], list[str]]:
 
 def wide_of(function: ir.Function, array: ir.Var, names: Names) -> Wide:
     """The accumulators of an array that has a name, with fresh names."""
-    assert isinstance(array.type, Array)
-    name, scalar = names(array), scalar_of(array.type.elem)
+    name, elem, scalar = names(array), elem_of(array), scalar_of(elem_of(array))
     sums, low, dense, few = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "dense", "few"))
     to_array = [stmt for stmt in wide(function) if stmt.array is array]
     additions, is_few = bounds_of(function, to_array, names)
     is_few = is_few if scalar == float32 else "false"
-    ndim, itemsize = array.type.ndim, bytes_of(array.type.elem)
-    triples = scalar == float32 and size_of(array.type.elem) == 3
-    return Wide(name, sums, low, dense, few, scalar, ndim, itemsize, triples, additions, is_few)
+    ndim, triples = ndim_of(array), scalar == float32 and size_of(elem) == 3
+    return Wide(name, sums, low, dense, few, scalar, ndim, bytes_of(elem), triples, additions, is_few)
 
 
 def total_of(

@@ -17,6 +17,7 @@ from kernelab.codegen.cpp.helpers import Names
 from kernelab.codegen.vectors.variation import Lets, lets_of
 from kernelab.codegen.vectors.vector_values import Refused
 from kernelab.lang import ir
+from kernelab.lang.build import elem_of, ndim_of
 from kernelab.lang.operators import MIRRORED, OPPOSITE, SYMBOLS
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, bytes_of, int32
@@ -51,9 +52,8 @@ def _apart(function: ir.Function, names: Names) -> Iterator[str]:
     arrays = [var for var in function.params if isinstance(var.type, Array)]
     moved = changed(function)
     for array in (array for array in arrays if array in moved):
-        assert isinstance(array.type, Array)
-        name, inner = names(array), f"{bytes_of(array.type.elem)}"
-        for axis in reversed(range(array.type.ndim)):
+        name, inner = names(array), f"{bytes_of(elem_of(array))}"
+        for axis in reversed(range(ndim_of(array))):
             extent, stride = f"(i64){name}_n{axis}", f"{name}_s{axis}"
             yield f"({extent} < 2 || {stride} >= {inner})"
             inner = f"({extent} < 2 ? {inner} : {extent} * {stride})"
@@ -73,18 +73,16 @@ def is_field(array: ir.Var) -> bool:
 
 def _are_fields(array: ir.Var, other: ir.Var, names: Names) -> str:
     """The test for whether elements of one array stand between those of another, as fields of structs do."""
-    types = [each.type for each in (array, other) if isinstance(each.type, Array)]
-    sizes = ", ".join(f"{bytes_of(type.elem)}" for type in types)
-    pairs = zip((array, other), types, strict=True)
-    steps = ", ".join(f"{names(each)}_s{axis}" for each, type in pairs for axis in range(type.ndim))
+    both = (array, other)
+    sizes = ", ".join(f"{bytes_of(elem_of(each))}" for each in both)
+    steps = ", ".join(f"{names(each)}_s{axis}" for each in both for axis in range(ndim_of(each)))
     return f"are_fields({names(other)} - {names(array)}, {sizes}, {{{steps}}})"
 
 
 def _reach(array: ir.Var, names: Names) -> tuple[str, str]:
     """The first byte of an array, and the one behind its last."""
-    assert isinstance(array.type, Array)
-    name, size = names(array), bytes_of(array.type.elem)
-    steps = [f"((i64){name}_n{k} - 1) * {name}_s{k}" for k in range(array.type.ndim)]
+    name, size = names(array), bytes_of(elem_of(array))
+    steps = [f"((i64){name}_n{k} - 1) * {name}_s{k}" for k in range(ndim_of(array))]
     low = " + ".join([name, *(f"({step} < 0 ? {step} : 0)" for step in steps)])
     high = " + ".join([name, *(f"({step} > 0 ? {step} : 0)" for step in steps), f"{size}"])
     return low, high

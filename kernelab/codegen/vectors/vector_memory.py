@@ -37,8 +37,8 @@ from kernelab.data_classes import replace
 from kernelab.data_classes.turns import cached_property
 from kernelab.errors import Span
 from kernelab.lang import ir
-from kernelab.lang.build import elem_of
-from kernelab.lang.types import Array, bool_, bytes_of, float32, float64, int32, scalar_of, size_of
+from kernelab.lang.build import elem_of, ndim_of
+from kernelab.lang.types import bool_, bytes_of, float32, float64, int32, scalar_of, size_of
 
 
 class VectorMemory(VectorValues):
@@ -177,10 +177,9 @@ class VectorMemory(VectorValues):
 
     def nearby(self, array: ir.Var) -> Iterator[str]:
         """The conditions under which 32 bits hold the distance between any two elements."""
-        assert isinstance(array.type, Array)
-        name = self.name(array)
-        spans = [f"(double){name}_n{k} * {name}_s{k}" for k in range(array.type.ndim)]
-        yield from (f"{name}_s{k} >= 0" for k in range(array.type.ndim))
+        name, axes = self.name(array), range(ndim_of(array))
+        spans = [f"(double){name}_n{k} * {name}_s{k}" for k in axes]
+        yield from (f"{name}_s{k} >= 0" for k in axes)
         yield f"{' + '.join(spans)} < (1 << 30)"
 
     def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:

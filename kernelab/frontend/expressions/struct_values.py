@@ -337,9 +337,8 @@ def _place(
         case Typed():
             components = places.component_path(frame, base.type, groups, target)
             return Place(target, base.type, name, path, components=components)
-        case ArrayRef(var, ()) if not groups and path:
-            assert isinstance(var.type, Array)
-            return Place(target, var.type, name, path)
+        case ArrayRef(picks=()) if not groups and path:
+            return Place(target, base.type, name, path)
         case ArrayRef():
             return places.array_place(frame, base, groups, target)
         case NoArray(type) if not groups:

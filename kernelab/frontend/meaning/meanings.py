@@ -14,6 +14,7 @@ import numpy as np
 
 from kernelab.data_classes import dataclass, field, replace
 from kernelab.errors import Diagnostic, Span
+from kernelab.lang.build import ndim_of
 from kernelab.lang.ir import Atom, Const, Function, Var
 from kernelab.lang.promotion import default_scalar
 from kernelab.lang.structs import AnyType, Struct, StructArray, leaves
@@ -184,9 +185,7 @@ class StructArrayRef:
 
     @property
     def ndim(self) -> int:
-        type = self.vars[0].type
-        assert isinstance(type, Array)
-        return type.ndim - len(self.indices)
+        return ndim_of(self.vars[0]) - len(self.indices)
 
     def field(self, k: int) -> "StructArrayRef | ArrayRef":
         """One field of every struct in the array."""

@@ -15,9 +15,10 @@ from typing import Literal, assert_never
 
 from kernelab.data_classes import dataclass
 from kernelab.lang import ir
+from kernelab.lang.build import ndim_of
 from kernelab.lang.operators import OPPOSITE
 from kernelab.lang.ops import TRIPS
-from kernelab.lang.types import Array, bool_, int32, int64
+from kernelab.lang.types import bool_, int32, int64
 from kernelab.passes.access.affine_forms import (
     Bound,
     Counter,
@@ -142,8 +143,7 @@ class Walker:
         position = self.positions.get(array)
         if position is None:
             return
-        assert isinstance(array.type, Array)
-        unknown = (None,) * array.type.ndim
+        unknown = (None,) * ndim_of(array)
         self.found.append(Access(position, "read", unknown, (), ((),), None, False))
         self.found.append(Access(position, "change", unknown, (), ((),), None, False))
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kernelab.lang import ir
-from kernelab.lang.build import type_of
+from kernelab.lang.build import elem_of, ndim_of, type_of
 from kernelab.lang.dependence import dependences, reached
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32, int64, uint32
@@ -71,8 +71,7 @@ def _widened(function: ir.Function, wide: Collection[int]) -> dict[ir.Var, ir.Va
     widened: dict[ir.Var, ir.Var] = {}
     for position in wide:
         param = function.params[position]
-        assert isinstance(param.type, Array)
-        widened[param] = ir.Var(Array(param.type.elem, param.type.ndim + 1), param.hint, param.span)
+        widened[param] = ir.Var(Array(elem_of(param), ndim_of(param) + 1), param.hint, param.span)
     return widened
 
 

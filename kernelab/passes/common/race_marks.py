@@ -22,6 +22,7 @@ from typing import Literal
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
+from kernelab.lang.build import elem_of, ndim_of
 from kernelab.lang.types import Array, int64, with_scalar
 from kernelab.passes.access.blocks import threads_are_disjoint
 from kernelab.passes.access.independence import uses
@@ -149,8 +150,7 @@ class _Marker(Copier):
 
     def marks_of(self, array: ir.Var, use: Use) -> tuple[ir.Var, ...]:
         if (array, use) not in self.marks:
-            assert isinstance(array.type, Array)
-            type = Array(with_scalar(array.type.elem, int64), array.type.ndim)
+            type = Array(with_scalar(elem_of(array), int64), ndim_of(array))
             marks = (ir.Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ends(use))
             self.marks[array, use] = tuple(marks)
         return self.marks[array, use]

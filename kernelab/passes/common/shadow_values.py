@@ -26,7 +26,7 @@ from typing import Literal
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Span
 from kernelab.lang import ir
-from kernelab.lang.build import TRUE, elem_of, integer, is_float, type_of
+from kernelab.lang.build import TRUE, elem_of, integer, is_float, ndim_of, type_of
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import Array, int32, int64, is_differentiable, size_of, uint64, with_scalar
 from kernelab.passes.common.copying import Accompanying
@@ -162,8 +162,7 @@ class _Poisoner(Accompanying):
                     mark = self.first(marks, self.born(value, args, here))
                 self.companions[out] = self.turned(value, mark)
             case ir.Alloc(out, shape, span) if is_differentiable(out.type):
-                assert isinstance(out.type, Array)
-                accompanied = Array(with_scalar(out.type.elem, int32), out.type.ndim)
+                accompanied = Array(with_scalar(elem_of(out), int32), ndim_of(out))
                 self.locals[out] = ir.Var(accompanied, f"{out.hint}_from", span)
                 self.builder.emit(ir.Alloc(self.locals[out], shape, span))
             case ir.Native(outs, _, args, span):
@@ -243,8 +242,7 @@ def dependencies(function: ir.Function) -> ir.Function:
 
 
 def _bits_of(array: ir.Var) -> ir.Var:
-    assert isinstance(array.type, Array)
-    return ir.Var(Array(uint64, array.type.ndim + 1), f"{array.hint}_dep", array.span)
+    return ir.Var(Array(uint64, ndim_of(array) + 1), f"{array.hint}_dep", array.span)
 
 
 class _Dependencies(Accompanying):
