@@ -63,6 +63,9 @@ abs|sqrt|cbrt|exp|log|log2|log10|sin|cos|tan|asin|acos|atan|sinh|cosh|tanh|sign|
     write kl.{name}(x)
 pow: write x ** y
 relu: write kl.max(x, 0.0)
+var: write ((x - x.mean()) ** 2).mean()
+std: write ((x - x.mean()) ** 2).mean() ** 0.5
+amax|amin: write x.max(axis=0), x.min(axis=0)
 clip|clamp: write kl.clamp(x, low, high)
 norm: write np.linalg.norm(x.numpy()) on the host, or (x * x).sum() ** 0.5 where a gradient is needed
 [xyzw]: of an array of vectors write kl.map(lambda v: v.{name}, x), or x.view(kl.float32)[:, 0]
@@ -276,6 +279,9 @@ numpy|np: it is a package of its own => write import numpy as np
 Any|Callable|Generic|Optional: Python has it => write from typing import {name}
 print|len|range|bool|round|list|tuple|dict: Python has it => write {name}
 prod|cumsum: arrays are reduced by kl.utils => write kl.utils.array_sum(x), array_inner, array_scan
+var: it is a mean of squares => write ((x - x.mean()) ** 2).mean()
+std: it is the root of a mean of squares => write ((x - x.mean()) ** 2).mean() ** 0.5
+amax|amin: it is a method of arrays => write x.max(axis=0), x.min(axis=0)
 relu: it is a maximum => write kl.max(x, 0.0)
 norm: it is an operation of vectors => write kl.length(v), or (x * x).sum() ** 0.5 of an array
 plot|imshow: arrays show themselves => write x as the last line of a cell, or plt.{name}(x)
