@@ -52,7 +52,7 @@ sigmoid: write kl.map(f, x), with def f(t: float): return 1.0 / (1.0 + exp(-t)) 
 fill: write x.fill_(value)
 zero: write x.zero_()
 data: write x.numpy() for the elements, x.ptr for their address
-sum|mean|max|min|astype|copy|tolist|T|to_numpy: write x.contiguous().{name}
+tolist|T|to_numpy|reshape|flatten|transpose|view: write x.contiguous().{name}
 ravel: write x.flatten()
 squeeze|unsqueeze: write x.reshape(...), or x[0]
 save|savez|savetxt|tofile|dump: write np.save(file, x.numpy())

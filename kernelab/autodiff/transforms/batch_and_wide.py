@@ -377,6 +377,8 @@ class Wide(Level):
         self._memories: WeakKeyDictionary[Allocation, dict[Scalar, Allocation]] = WeakKeyDictionary()
         self._behind: WeakKeyDictionary[Allocation, set[Part]] = WeakKeyDictionary()
         """What has been computed and the host has not seen."""
+        self._integers: WeakKeyDictionary[Allocation, set[Part]] = WeakKeyDictionary()
+        """What integers and truth values have been computed, which differ from lane to lane."""
 
     def wide(self, elements: array) -> array:
         """An array in float64; its memory is converted on first use, once for each precision in it."""
@@ -424,23 +426,26 @@ class Wide(Level):
 
     def left_behind(self, changed: Argument) -> None:
         """Note what a program has changed: the host sees it once it looks."""
-        if isinstance(changed, array) and is_differentiable(changed.dtype):
+        if isinstance(changed, array):
+            behind = self._behind if is_differentiable(changed.dtype) else self._integers
             part = changed.offset, changed.shape, changed.strides, changed.dtype
-            self._behind.setdefault(changed.allocation, set()).add(part)
+            behind.setdefault(changed.allocation, set()).add(part)
 
     def unreadable(self, elements: array) -> Diagnostic | None:
         for part in self._behind.pop(elements.allocation, ()):
             self._show(array.over(elements.allocation, *part))
-        return self.parent.unreadable(elements)
+        for part in self._integers.get(elements.allocation, ()):
+            self._show(array.over(elements.allocation, *part))
+        return None if elements.allocation in self._integers else self.parent.unreadable(elements)
 
     def _show(self, elements: array) -> None:
-        """Write what is computed in float64 where the host looks; no level takes that for others' writes."""
+        """Write what the first lane computes where the host looks; no level takes that for others' writes."""
         recorder = RECORDER.get()
         levels = [*recorder.outwards()] if isinstance(recorder, Level) else []
         for level in levels:
             level.look(elements.allocation)
         with np.errstate(all="ignore"):
-            elements.host()[...] = self.parent.first(self.wide(elements)).seen()
+            elements.host()[...] = self.first(elements).seen()
         for level in levels:
             level.note(elements.allocation)
 

@@ -199,6 +199,30 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
             values = converted
         self.assign(values)
 
+    def sum(self, axis: int | None = None, *, out: array | None = None, keepdims: bool = False) -> array:
+        """The sum of the picked elements, as that of an array."""
+        return self.contiguous().sum(axis, out=out, keepdims=keepdims)
+
+    def mean(self, axis: int | None = None, *, out: array | None = None, keepdims: bool = False) -> array:
+        """The mean of the picked elements, as that of an array."""
+        return self.contiguous().mean(axis, out=out, keepdims=keepdims)
+
+    def max(self, axis: int | None = None, *, keepdims: bool = False) -> array:
+        """The largest of the picked elements, as that of an array."""
+        return self.contiguous().max(axis, keepdims=keepdims)
+
+    def min(self, axis: int | None = None, *, keepdims: bool = False) -> array:
+        """The smallest of the picked elements, as that of an array."""
+        return self.contiguous().min(axis, keepdims=keepdims)
+
+    def astype(self, dtype: Any) -> array:
+        """The picked elements as an array with another dtype."""
+        return self.contiguous().astype(dtype)
+
+    def copy(self) -> array:
+        """The picked elements as an array of their own."""
+        return self.contiguous()
+
     def fill_(self, value: Any) -> "indexedarray":
         """Set every picked element to `value`."""
         return self.assign(array(shape=self.shape, dtype=self.dtype, device=self.device).fill_(value))
