@@ -167,6 +167,19 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         """The elements in one row, in an array of their own."""
         return self.contiguous().flatten()
 
+    def reshape(self, *shape: Any) -> array:
+        """The elements in another shape, in an array of their own."""
+        return self.contiguous().reshape(*shape)
+
+    def transpose(self, *axes: Any) -> array:
+        """The elements with the axes in another order, by default reversed, in an array of their own."""
+        return self.contiguous().transpose(*axes)
+
+    @property
+    def T(self) -> array:  # noqa: N802 (NumPy's name)
+        """The elements with the axes reversed, in an array of their own."""
+        return self.transpose()
+
     def gathered(self) -> Gathered:
         """The same, for a launch."""
         plain = self.contiguous()
