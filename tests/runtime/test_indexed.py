@@ -65,7 +65,21 @@ def test_indices_are_arrays_numpys_arrays_or_lists_with_slices_and_integers_besi
         assert (x[rows].numpy() == values[[0, 2]]).all()
     assert (x[1:, [0, 3]].numpy() == values[1:, [0, 3]]).all()
     assert (x[2, [0, 3]].numpy() == values[2, [0, 3]]).all()
-    assert (x[[0, 2], [1, 3]].numpy() == values[np.ix_([0, 2], [1, 3])]).all()
+    rows, columns = kl.array([0, 2]), kl.array([1, 3])
+    for picked in (x[rows, columns], x[[0, 2]][:, [1, 3]]):
+        assert (picked.numpy() == values[np.ix_([0, 2], [1, 3])]).all()
+
+
+@pytest.mark.parametrize("rows", [[0, 2], np.array([0, 2]), [True, False, True]])
+@pytest.mark.parametrize("columns", [[1, 3], np.array([1, 3]), kl.array([1, 3])])
+def test_two_lists_of_indices_which_numpy_would_pair_are_refused(rows: Any, columns: Any) -> None:
+    x = kl.array(np.arange(12.0).reshape(3, 4))
+    with pytest.raises(kl.KernelIndexError, match="NumPy makes pairs of them"):
+        x[rows, columns]
+    with pytest.raises(kl.KernelIndexError, match="can mean two things"):
+        x[rows, columns] = 0.0
+    pairs = np.array([0, 2]) * x.shape[1] + np.array([1, 3])
+    assert x.flatten()[pairs].list() == [1, 11]  # what the hint says
 
 
 def test_copies_and_assignment_go_both_ways() -> None:
@@ -132,7 +146,7 @@ def test_a_launch_refuses_what_would_have_no_defined_result(kernels: Any) -> Non
 
 def test_elements_and_parts_of_picked_elements_are_reached_by_index() -> None:
     x = kl.array(np.arange(12.0).reshape(3, 4), requires_grad=True)
-    picked, expected = x[[2, 0], [3, 1]], x.numpy()[np.ix_([2, 0], [3, 1])]
+    picked, expected = x[[2, 0]][:, [3, 1]], x.numpy()[np.ix_([2, 0], [3, 1])]
     assert picked[0, 1] == expected[0, 1] and picked[-1, -1] == expected[1, 1]
     assert (picked[1].numpy() == expected[1]).all() and (picked[:, ::-1].numpy() == expected[:, ::-1]).all()
     assert [row.list() for row in picked] == expected.tolist()

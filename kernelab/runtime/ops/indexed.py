@@ -17,7 +17,7 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
 from kernelab.runtime.array.array import Gathered, array, duplicate, require_array
 from kernelab.runtime.array.array_attributes import Arithmetic, Fixed, Hints, Ranked, array_annotation
-from kernelab.runtime.array.indexing import keys_of, require_inside
+from kernelab.runtime.array.indexing import is_indices, keys_of, require_inside
 from kernelab.runtime.array.origins import note_copied
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.context.conversion import HostArray, described
@@ -339,7 +339,17 @@ indexedarray1d, indexedarray2d, indexedarray3d, indexedarray4d = (
 
 @hooks.pick.provide
 def pick(data: array, keys: Sequence[Any]) -> indexedarray:
-    """``data[rows, :]``: the elements at arrays of indices, one for an axis."""
+    """``data[rows, :]``: the elements at arrays of indices, one for an axis.
+
+    Raises KernelIndexError for two lists of indices, of which NumPy makes pairs.
+    """
+    several = [key for key in keys if is_indices(key)]
+    if len(several) > 1 and not all(isinstance(key, array) for key in several):
+        message = f"{len(several)} lists of indices can mean two things: NumPy makes pairs of them, "
+        message += "arrays of kernelab every combination"
+        hint = "write x.flatten()[rows * x.shape[1] + columns] with NumPy's rows and columns for pairs, "
+        hint += "x[rows][:, columns] for combinations"
+        raise refusal(KernelIndexError, message, "index", hint)
     # Integers and slices first: what remains has the axes that the indices pick from.
     simple = tuple(key if isinstance(key, slice | int | np.integer) else slice(None) for key in keys)
     rest = [key for key in keys if not isinstance(key, int | np.integer)]
