@@ -252,7 +252,7 @@ def test_a_mask_chooses_along_its_axis() -> None:
 def test_transforms_take_masks_and_refuse_those_that_differ_between_lanes() -> None:
     x = kl.array([3.0, -1.0, 2.0])
     assert kl.func.grad(lambda a: (a[a > 0.0] ** 2).sum())(x).list() == [6, 0, 4]
-    with pytest.raises(kl.KernelError, match="differ between the lanes"):
+    with pytest.raises(kl.KernelError, match=r"differ between the lanes(.|\n)*0\.0\) for x\[x > 0\.0\]"):
         kl.func.vmap(lambda a: a[a > 0.0].sum())(kl.ones((2, 3)))
 
 

@@ -60,8 +60,9 @@ class Batch(Level):
     def unreadable(self, elements: array) -> Diagnostic | None:
         if elements.allocation not in self.wide:
             return self.parent.unreadable(elements)
-        hint = "write kl.where(x > 0.0, y, z) for an if, kl.sin(x) for np.sin(x), x[0:1] for "
-        hint += "x[0]; or compute with them in kernels, or in a function of kl.func.custom_vjp"
+        hint = "write kl.where(x > 0.0, y, z) for an if, kl.where(x > 0.0, x, 0.0) for x[x > 0.0], kl.sin(x) "
+        hint += "for np.sin(x), x[0:1] for x[0]; or compute with them in kernels, or in a function of "
+        hint += "kl.func.custom_vjp"
         if self.asked == "vmap":
             message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
         else:
