@@ -46,11 +46,13 @@ from kernelab.runtime.ops.operands import (
     callee_of,
     copied_if_overlapping,
     declared,
+    foreign_of,
     function_of,
     goes_through,
     is_operand,
     made_once,
     mistakes_raised,
+    of_foreign,
     pattern,
     plain,
     refuse_structs,
@@ -144,7 +146,7 @@ def operate(symbol: str, operands: Sequence[Any]) -> Any:
     try:
         return apply(f"array_{_NAMES[symbol]}", callee, inputs, None)[0]
     except KernelTypeError as error:
-        raise _no_operation(error, inputs) from None
+        raise _no_operation(error, inputs, foreign=foreign_of(operands)) from None
 
 
 @hooks.change.provide
@@ -171,8 +173,13 @@ _OF_ELEMENTS = re.compile(r"(\w+)\((a), ([ab])\)")
 """A call of elements a and b, which a hint of the language gives in place of an operator."""
 
 
-def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = None) -> KernelTypeError:
-    """The mistake in an operator's text as one of the line that uses it: in place to take what is `added`."""
+def _no_operation(
+    error: KernelTypeError, operands: Sequence[Any], added: Any = None, foreign: Any = None
+) -> KernelTypeError:
+    """The mistake in an operator's text as one of the line that uses it: in place to take what is `added`.
+
+    One of the operands may be `foreign`, an array of NumPy.
+    """
     scalars = [scalar_of(value_type_of(operand)) for operand in operands]
     hint = _OF_ELEMENTS.sub(r"kl.\1(\2, \3)", error.diagnostics[0].hint)
     if "kl." not in hint:
@@ -186,7 +193,10 @@ def _no_operation(error: KernelTypeError, operands: Sequence[Any], added: Any = 
         type = wanted if is_number else with_scalar(value_type_of(one), wanted)
         way = "{}.astype(kl.{})" if isinstance(one, array) else "kl.array({}, dtype=kl.{})"
         way = "kl.{1}({0})" if is_number else way
-        hint = f"convert {what}: {way.format(name_in_caller(one) or 'x', type)}"
+        otherwise = "mask" if isinstance(one, array) and one.dtype == bool_ else "x"
+        hint = f"convert {what}: {way.format(name_in_caller(one) or otherwise, type)}"
+        if foreign is not None:
+            hint = of_foreign(foreign, scalars)
     return refusal(KernelTypeError, error.diagnostics[0].message, "type", hint)
 
 

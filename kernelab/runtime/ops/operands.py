@@ -47,8 +47,8 @@ from kernelab.lang.types import (
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.layout import is_picked
 from kernelab.runtime.array.transfers import INDICES
-from kernelab.runtime.context.conversion import converted, described, element, scalar_of_dtype
-from kernelab.runtime.context.recorder import refusal
+from kernelab.runtime.context.conversion import HostArray, converted, described, element, scalar_of_dtype
+from kernelab.runtime.context.recorder import name_in_caller, refusal
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.loading import closure
@@ -209,6 +209,18 @@ def is_operand(value: Any) -> bool:
 def plain(value: Any) -> Any:
     """The operand, with picked elements in an array of their own."""
     return value.contiguous() if is_picked(value) else value
+
+
+def foreign_of(operands: Sequence[Any]) -> HostArray | None:
+    """The array of NumPy among operands."""
+    return next((one for one in operands if isinstance(one, np.ndarray) and goes_through(one)), None)
+
+
+def of_foreign(values: HostArray, scalars: Sequence[Scalar]) -> str:
+    """The hint for an array of NumPy, often of float64, beside one of kernelab of another type."""
+    own = scalar_of_dtype(values.dtype)
+    other = next((scalar for scalar in scalars if scalar != own), own)
+    return f"convert the NumPy array: kl.array({name_in_caller(values) or '...'}, dtype=kl.{other})"
 
 
 def goes_through(value: Any) -> bool:

@@ -34,7 +34,7 @@ from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import launch, run
 from kernelab.runtime.memory.device import Device
 from kernelab.runtime.ops.elementwise import apply, cast_function, component_indices
-from kernelab.runtime.ops.operands import arrays_of, goes_through, made_once, plain
+from kernelab.runtime.ops.operands import arrays_of, foreign_of, goes_through, made_once, of_foreign, plain
 
 BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
@@ -183,6 +183,7 @@ def matmul(left: Any, right: Any) -> Any:
 
     Raises KernelTypeError for elements other than numbers of one type, KernelValueError for other shapes.
     """
+    foreign = foreign_of((left, right))
     if not all(map(goes_through, (left := plain(left), right := plain(right)))):
         message = f"@ multiplies arrays, not {described(right if isinstance(left, array) else left)}"
         raise refusal(KernelTypeError, message, "operator", "write * for a number")
@@ -194,6 +195,8 @@ def matmul(left: Any, right: Any) -> Any:
             wider = max((a.dtype, b.dtype), key=lambda type: (type.is_float, type.bits))
             other = a.dtype if b.dtype == wider else b.dtype
             hint = f"convert the {other}: x.astype(kl.{float32 if wider == bool_ else wider})"
+            if foreign is not None:
+                hint = of_foreign(foreign, (a.dtype, b.dtype))
         raise refusal(KernelTypeError, message, "type", hint)
     rank = max(a.ndim, b.ndim, 2)
     rows, columns = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
