@@ -269,6 +269,14 @@ class Builtin:
 _OF_WHOLE = {
     **{(name, 1): f"write x.{name}()" for name in ("max", "min")},
     **{(name, 1): f"write np.{name}(x.numpy()) on the host" for name in ("argmax", "argmin")},
+    **{
+        (name, 1): f"write np.linalg.{call}(a.numpy()), in kl.func.custom_vjp where a gradient is needed"
+        for name, call in {"inverse": "inv", "determinant": "det"}.items()
+    },
+    ("outer", 2): "write x[:, None] * y[None, :]",
+    ("diag", 1): "write x[:, None] * kl.array(np.eye(len(x)), dtype=float)",
+    ("trace", 1): "write (a * kl.array(np.eye(len(a)), dtype=float)).sum()",
+    ("where", 1): "write x[mask] for elements, np.flatnonzero(mask.numpy()) for indices",
     **{(name, 2): "write x @ y" for name in ("dot", "matmul")},
     ("length", 1): "write kl.sqrt((x * x).sum())",
     ("transpose", 1): "write x.transpose()",

@@ -15,7 +15,7 @@ from kernelab.guidance.hint_tables import Guidance, Table
 
 ARRAYS = Table(r"""
 backward: launch on a tape, and ask it: with kl.Tape() as tape: ..., then tape.backward(loss)
-detach: write kl.clone(x, requires_grad=False)
+detach: write kl.stop_gradient(x), or kl.clone(x, requires_grad=False)
 clone: write kl.clone(x)
 requires_grad_: write x.requires_grad = True
 at: write x[i] = value, x[i] += value, or a kernel where a gradient is needed
@@ -36,6 +36,7 @@ copy_: write x.assign(y)
 masked_fill|where: write kl.where(mask, y, x)
 gather|index_select|scatter|scatter_add|index_add: write x[indices], y[indices] = x or y[indices] += x
 softmax: write e = kl.exp(x - x.max()), then e / e.sum()
+roll|repeat|take: write x[indices]: for roll x[np.roll(np.arange(len(x)), 1)]
 expand|expand_as|broadcast_to: operators stretch an axis of length 1: write x * kl.ones(...)
 cumsum: write kl.utils.array_scan(x, out)
 type: write x.astype(...)
@@ -52,7 +53,8 @@ sigmoid: write kl.map(f, x), with def f(t: float): return 1.0 / (1.0 + exp(-t)) 
 fill: write x.fill_(value)
 zero: write x.zero_()
 data: write x.numpy() for the elements, x.ptr for their address
-tolist|T|to_numpy|reshape|flatten|transpose|view: write x.contiguous().{name}
+tolist|to_numpy: write x.contiguous().{name}()
+view: write x.contiguous().view(...)
 ravel: write x.flatten()
 squeeze|unsqueeze: write x.reshape(...), or x[0]
 save|savez|savetxt|tofile|dump: write np.save(file, x.numpy())
@@ -205,8 +207,13 @@ custom_jvp|custom_gradient|custom_root: rules of your own are pairs of functions
 linearize: a tangent is asked for with its direction => write kl.func.jvp(f, (x,), (x_dot,))
 make_jaxpr: a kernel shows what it computes, and its derivatives => write kl.show(kernel)
 complex(64|128)?: there are no complex numbers => use dtype=kl.vec2 for the real and the imaginary part
-linalg: NumPy has it => write np.linalg.norm(x.numpy()) on the host; where a gradient is needed a @ b, or
-    (x * x).sum() ** 0.5
+linalg: NumPy has it => write np.linalg.solve(a.numpy(), b.numpy()) on the host, in a function of
+    kl.func.custom_vjp where a gradient is needed; a norm is (x * x).sum() ** 0.5
+solve_triangular|cho_\w+|expm|logm|sqrtm: SciPy has it => write scipy.linalg.{name}(x.numpy(), ...) on the
+    host, in a function of kl.func.custom_vjp where a gradient is needed
+cholesky|solve|p?inv|det|slogdet|lstsq|eigh?|eigvals\w*|svd|qr|matrix_power: NumPy has it => write
+    np.linalg.{name}(x.numpy(), ...) on the host, in a function of kl.func.custom_vjp where a gradient is
+    needed; in kernels inverse(m), determinant(m), svd3(m), ... take small matrices
 fft: NumPy has it => write np.fft.fft(x.numpy()) on the host, in a function of kl.func.custom_vjp where a
     gradient is needed
 checkpoint|remat: it is a name of kernelab itself => write kl.checkpoint(f, x)
@@ -214,6 +221,7 @@ tree|tree_\w+: structs and arguments take the place of trees => pass each array 
     argnums=(0, 1)
 stop_gradient: it is an operation of the language => write kl.stop_gradient(x), or stop_gradient(x[i])
     in a kernel
+detach: it is called stop_gradient => write kl.stop_gradient(x)
 device_put: arrays know their device => write x.to("cuda")
 debug: kernels print => write print("x =", x[i]) in a kernel, or kl.trace(kernel, 0, dim=n, inputs=[x])
 ad: tapes are names of kernelab itself => write with kl.Tape() as tape: ..., then tape.backward(loss)
@@ -269,7 +277,21 @@ reshape|flatten|astype: it is a method of arrays => write x.{name}(...)
 squeeze|unsqueeze|expand_dims: it is a method of arrays => write x.reshape(...)
 maximum|minimum: its name is max or min => write kl.max(x, y), or kl.min(x, y)
 clip: its name is clamp => write kl.clamp(x, low, high)
-square|power: arrays have an operator for it => write x ** 2
+square|sqr|power: arrays have an operator for it => write x ** 2
+rsqrt: arrays have an operator for it => write 1.0 / kl.sqrt(x)
+fma: arrays have an operator for it => write x * y + z
+logical_(and|or|xor|not): arrays have an operator for it => write (x > 0.0) & (x < 1.0), with | for or, ^ for
+    xor and ~ for not
+inner|vdot: arrays have an operator for it => write x @ y
+roll|repeat|take|gather|index_select: an index picks elements => write x[indices]: for roll
+    x[np.roll(np.arange(len(x)), 1)]
+scatter: an index picks elements => write y[indices] = x
+flip\w*: a slice picks elements => write x[::-1]
+diff: slices of arrays serve => write x[1:] - x[:-1]
+trapz|trapezoid: slices of arrays serve => write (0.5 * (y[1:] + y[:-1]) * (x[1:] - x[:-1])).sum()
+swapaxes|moveaxis|permute: it is a method of arrays => write x.transpose((1, 0))
+ravel: it is a method of arrays => write x.flatten()
+logsumexp|log_softmax: it is not an operation => write m = x.max(), then m + kl.log(kl.exp(x - m).sum())
 sigmoid: it is not an operation => write kl.map(f, x), with def f(t: float): return 1.0 / (1.0 + exp(-t)) in
     a %%kernel cell
 mm|einsum|tensordot: arrays have an operator for it => write a @ b, or a kernel
@@ -288,6 +310,7 @@ plot|imshow: arrays show themselves => write x as the last line of a cell, or pl
 backward|gradient: a tape goes back => write tape.backward(loss), then x.grad
 GradientTape: it is called Tape => write with kl.Tape() as tape:
 Variable: arrays are made by array => write kl.array(..., dtype=float, requires_grad=True)
+SGD|Adam: it is in kl.optim => write kl.optim.{name}([x], lr=0.1)
 minimize: optimisers minimise => write kl.optim.Adam([x], lr=0.1).minimize(f)
 grad|value_and_grad|vmap|jvp|vjp|jacfwd|jacrev|hessian|hvp: transforms are in kl.func => write
     kl.func.{name}
@@ -299,7 +322,7 @@ jit|njit|vectorize|guvectorize: kernels are compiled by a decorator or a cell =>
     %%kernel
 float|int: the types of Python serve => write {name}, kl.float64, kl.int8, ...
 double|half|long|[fiu]\d+: types say their bits => write kl.float64, kl.float16, kl.int64, ...
-Vector|Matrix: types say their size => write kl.vec3, kl.mat33, ...
+Vector|Matrix|float[234]|mat[234]: types say their size => write kl.vec3, kl.mat33, ...
 math: operations are names of kernelab itself => write kl.sin(x), kl.exp(x), ...
 warp_type_to_np_dtype: there is a function for it => write kl.dtype_to_numpy(dtype)
 cuda|gpu|cpu: devices go by names => write device="cuda", or device="cpu"

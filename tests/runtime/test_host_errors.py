@@ -1,5 +1,6 @@
 """What the host library is given and cannot take: what is wrong, what was found, what to do instead."""
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from inspect import signature
@@ -148,6 +149,15 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.x[None, None, None, None], KernelTypeError, r"an array has 1 to 4 dimensions, not 5\n"),
     (lambda h: f"{h.x:.3f}", KernelValueError, r"item\(\) takes the one element"),
     (lambda h: h.x.argmax(), AttributeError, r"has no argmax\n  hint: write np.argmax\(x.numpy\(\)\)"),
+    (lambda h: kl.inverse(h.x), KernelTypeError, r"hint: write np.linalg.inv\(a.numpy\(\)\), in kl"),
+    (lambda h: kl.outer(h.x, h.x), KernelTypeError, r"hint: write x\[:, None\] \* y\[None, :\]"),
+    (lambda h: kl.where(h.x > 0.0), KernelTypeError, r"hint: write x\[mask\] for elements"),
+    (lambda h: kl.cholesky, AttributeError, r"write np.linalg.cholesky\(x.numpy\(\), ...\) .*custom_vjp"),
+    (lambda h: h.x * (h.x > 0.0), KernelTypeError, r"hint: convert the bool: mask.astype\(kl.float32\)"),
+    (lambda h: h.x * np.ones(len(h.x)), KernelTypeError, r"the NumPy array: kl.array\(..., dtype=kl.float32"),
+    (lambda h: np.ones(len(h.x)) @ h.x, KernelTypeError, r"the NumPy array: kl.array\(..., dtype=kl.float32"),
+    (lambda h: h.x[kl.array(np.array([0]))], KernelTypeError, r"convert them: indices.astype\(int\)"),
+    (lambda h: math.sin(h.x), KernelValueError, r"one element .*\n  hint: .*kl.sin\(x\) for math.sin\(x\)"),
     (lambda h: h.k.adjoint, AttributeError, r"a kernel has no adjoint\n  hint: show it as the value"),
     (lambda h: h.k.launch, AttributeError, r"a kernel has no launch\n  hint: write kl.launch\(kernel, dim=n"),
     (lambda h: h.k.spam, AttributeError, r"a kernel has no spam\n  hint: did you mean span\?"),

@@ -282,7 +282,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         """
         if self.size != 1:
             message = f"item() takes the one element of an array, and this one has {self.size}"
-            raise KernelValueError.of(message, "size", "write x.list(), or x[0] for one")
+            hint = "write x.list(), x[0] for one, or kl.sin(x) for math.sin(x)"
+            raise KernelValueError.of(message, "size", hint)
         return self.list()[0]
 
     def tolist(self) -> Any:

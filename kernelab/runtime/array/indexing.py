@@ -83,6 +83,8 @@ def _no_index(key: Any) -> KernelTypeError:
         hint = "only arrays of structs have fields"
     elif str(kind) == "bool":
         hint = "a mask has one axis: write x.flatten()[mask.flatten()]"
+    elif isinstance(key, Strided) and key.ndim == 1 and str(kind).lstrip("u").startswith("int"):
+        hint = "convert them: indices.astype(int)"
     else:
         hint = "index the NumPy view instead: x.numpy()[...]"
     what = described(key)
