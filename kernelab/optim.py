@@ -24,6 +24,7 @@ from kernelab.lang.types import Scalar, is_differentiable, scalar_of, wide
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import zeros
+from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
@@ -85,6 +86,10 @@ class Optimizer(ABC):
                 what = f"an array of {param.dtype}" if isinstance(param, array) else described(param)
                 message = f"parameter {k} is {what}: an optimiser changes arrays of floats"
                 hint = "write kl.array(..., dtype=float, requires_grad=True)"
+                given: Any = param
+                if isinstance(given, Instance):
+                    field = given._struct.fields[0].name
+                    hint = f"give its fields arrays, {hint[6:]}, and pass these: [s.{field}]"
                 raise KernelTypeError.of(message, "optim", hint)
             if param.folds:
                 message = f"elements of parameter {k} share memory: a step would change it several times"

@@ -255,3 +255,14 @@ def test_a_loss_that_comes_from_no_parameter_is_an_error() -> None:
     assert x.list() == [1.0, 2.0]
     optimizer.minimize(lambda: kl.checkpoint(lambda: (x[1:] * other).sum()))
     np.testing.assert_allclose(x.numpy(), [1.0, 1.7], rtol=1e-6)
+
+
+def test_a_struct_is_no_parameter_and_its_fields_are() -> None:
+    ball: Any = kl.compile("class Ball:\n    radius: float")["Ball"]
+    with pytest.raises(
+        kl.KernelTypeError, match=r"changes arrays of floats\n  hint: give its fields .*\[s.radius\]"
+    ):
+        Adam([ball(radius=1.0)])
+    b = ball(radius=kl.array([1.0], requires_grad=True))
+    Adam([b.radius], lr=0.1).step([kl.ones(1)])
+    np.testing.assert_allclose(b.radius.numpy(), [0.9], rtol=1e-4)
