@@ -56,6 +56,10 @@ def test_tapes_and_transforms_differentiate_it() -> None:
         (lambda x: kl.stack([x, 1.0]), "stack joins arrays, not the float 1.0"),
         (lambda x: kl.concatenate([x, x.astype(int)]), "one type, not float32 and int32"),
         (
+            lambda x: kl.stack([np.ones(3), x]),
+            r"not float64 and float32(.|\n)*kl.array\(..., dtype=kl.float32",
+        ),
+        (
             lambda x: kl.concatenate([x, kl.ones((2, 2))]),
             r"does not join shapes \(3,\) and \(2, 2\) along axis 0",
         ),

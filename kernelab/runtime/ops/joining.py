@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.errors import KernelTypeError, KernelValueError
-from kernelab.lang.types import is_differentiable
+from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.host.create import zeros
-from kernelab.runtime.ops.operands import arrays_of, goes_through, plain
+from kernelab.runtime.ops.operands import arrays_of, foreign_of, goes_through, of_foreign, plain
 
 
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> array:
@@ -51,18 +51,22 @@ def _parts(arrays: Any, name: str) -> list[array]:
     if other is not None:
         message = f"{name} joins arrays, not {described(other)}"
         raise refusal(KernelTypeError, message, "argument", "make an array of it: kl.array([...])")
-    return arrays_of(values)
+    parts = arrays_of(values)
+    types = [part.dtype for part in parts]
+    if any(type != types[0] for type in types):
+        other = next(type for type in types if type != types[0])
+        message = f"{name} joins arrays of one type, not {types[0]} and {other}"
+        hint, foreign = f"convert one of them: x.astype(kl.{types[0]})", foreign_of(arrays)
+        if foreign is not None:
+            hint = of_foreign(foreign, [scalar_of(type) for type in types])
+        raise refusal(KernelTypeError, message, "type", hint)
+    return parts
 
 
 def _joined(parts: Sequence[array], axis: int, name: str) -> array:
     first = parts[0]
     axis = _position(axis, first.ndim)
     for part in parts:
-        if part.dtype != first.dtype:
-            message = f"{name} joins arrays of one type, not {first.dtype} and {part.dtype}"
-            raise refusal(
-                KernelTypeError, message, "type", f"convert one of them: x.astype(kl.{first.dtype})"
-            )
         if _without(part.shape, axis) != _without(first.shape, axis):
             message = f"{name} does not join shapes {first.shape} and {part.shape} along axis {axis}"
             raise refusal(KernelValueError, message, "shape", "all other extents have to be the same")
