@@ -82,7 +82,7 @@ def test_a_loss_whose_only_launch_had_no_threads_is_refused_with_that_launch() -
 def test_the_sum_of_no_elements_is_refused_in_the_same_way() -> None:
     with kl.Tape() as tape:
         total = kl.zeros(0, requires_grad=True).sum()
-    with pytest.raises(kl.TapeError, match="the launch of `array_sum` had no threads"):
+    with pytest.raises(kl.TapeError, match=r"`array_sum` had no threads(.|\n)*kl.where\(x > 0.0, x, 0.0\)"):
         tape.backward(total)
 
 
