@@ -240,6 +240,8 @@ class Builtin:
                 raise
             message = f"{self.name} goes through an array element by element: {mistake.message}"
             hint = _OF_WHOLE.get((self.name, len(operands)), "")
+            if any(_is_wide(x) for x in operands) and not all(map(_is_wide, operands)):
+                hint = "NumPy's array is one of float64: write kl.array(..., dtype=float)"
             raise KernelTypeError.of(message, "overload", hint) from None
         return tuple(results) if isinstance(results, list) else results
 
@@ -264,6 +266,12 @@ class Builtin:
         hint = "NumPy draws on the host: write np.random.default_rng(0).normal(size=n)" if draws else ""
         message = f"{self.name} takes no ({shown}); it is defined as {wanted}"
         raise KernelTypeError.of(message, "overload", hint)
+
+
+def _is_wide(operand: Any) -> bool:
+    """Whether an operand is an array of NumPy that holds float64."""
+    is_foreign = isinstance(operand, np.ndarray) and operand.ndim > 0 and not type_of(operand)
+    return is_foreign and operand.dtype == np.float64
 
 
 _OF_WHOLE = {

@@ -150,6 +150,8 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: f"{h.x:.3f}", KernelValueError, r"item\(\) takes the one element"),
     (lambda h: h.x.argmax(), AttributeError, r"has no argmax\n  hint: write np.argmax\(x.numpy\(\)\)"),
     (lambda h: kl.inverse(h.x), KernelTypeError, r"hint: write np.linalg.inv\(a.numpy\(\)\), in kl"),
+    (lambda h: kl.max(h.x, np.zeros(len(h.x))), KernelTypeError, r"float64: write kl.array\(..., dtype"),
+    (lambda h: kl.where(h.x > 0.0, h.x, np.zeros(len(h.x))), KernelTypeError, "array is one of float64"),
     (lambda h: kl.outer(h.x, h.x), KernelTypeError, r"hint: write x\[:, None\] \* y\[None, :\]"),
     (lambda h: kl.where(h.x > 0.0), KernelTypeError, r"hint: write x\[mask\] for elements"),
     (lambda h: kl.cholesky, AttributeError, r"write np.linalg.cholesky\(x.numpy\(\), ...\) .*custom_vjp"),
