@@ -287,7 +287,7 @@ def test_the_address_of_the_repository_makes_the_links_of_the_readme_work(
     publish(readme, url)
     text = readme.read_text(encoding="utf-8")
     assert "OWNER" not in text and "no public address" not in text
-    assert f"[What is promised of gradients]({url}/blob/HEAD/docs/gradient-contract.md)" in text
+    assert f"[The gradient contract]({url}/blob/HEAD/docs/gradient-contract.md)" in text
     colab = "[colab]: https://colab.research.google.com/github/us/k/blob/HEAD/notebooks/course/01-"
     assert (colab in text, "Colab" in text) == (has_colab, has_colab)
 

@@ -278,3 +278,18 @@ def test_checks_take_functions_with_masks() -> None:
     assert np.allclose(kl.autograd.jacobian_fd(masked, inputs=[x])[0, 0].numpy(), np.diag([0.0, -6.0, 2.5]))
     wrong = kl.func.custom_vjp(masked, lambda x, bar: 3.0 * bar, check=False)
     assert not kl.autograd.gradcheck(wrong, inputs=[x], raise_exception=False)
+
+
+def test_functions_of_numpy_take_picked_elements() -> None:
+    x = kl.array([3.0, -1.0, 2.0])
+    picked = x[[0, 2]]
+    assert (np.sum(picked), np.mean(picked), np.max(picked), np.min(picked), np.std(picked)) == (
+        5,
+        2.5,
+        3,
+        2,
+        0.5,
+    )
+    assert np.concatenate([picked, x]).tolist() == [3, 2, 3, -1, 2] and np.max(x, axis=0) == 3
+    with pytest.raises(kl.KernelTypeError, match="does not write to picked elements"):
+        np.sum(kl.ones((2, 2)), axis=0, out=picked)

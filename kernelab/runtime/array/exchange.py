@@ -45,6 +45,9 @@ from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_
 
 INTERFACE = "__cuda_array_interface__"
 
+_METHODS = (np.sum, np.mean, np.max, np.min, np.amax, np.amin)
+"""The functions of NumPy that call a method of the array, where it has one."""
+
 _SYMBOLS = {entry.ufunc: entry.symbol for entry in BINARY}
 """The operators that ufuncs of NumPy stand for."""
 
@@ -321,7 +324,7 @@ class Exchange(Gradients):
         origins = tuple(chain.from_iterable(look_at(each) for each in _exchanged((args, kwargs))))
         out = kwargs.get("out")
         into: dict[str, Any] = {"out": out.seen().copy()} if isinstance(out, Exchange) else {}
-        if func in (np.sum, np.mean):  # NumPy would call `x.sum`; its sum of all has no axis
+        if func in _METHODS:  # NumPy would call `x.sum`; its sum of all has no axis
             args = *map(_values, args[:1]), *args[1:]
             kwargs = {name: _values(value) for name, value in kwargs.items()}
             into = dict.fromkeys(into)

@@ -27,7 +27,7 @@ from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.texts import kernels_of
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
-from kernelab.runtime.ops.operands import made_once
+from kernelab.runtime.ops.operands import made_once, plain
 from kernelab.settings import settings
 
 _TEXT = """
@@ -250,6 +250,16 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         values: HostArray = traced(self.data.seen()[self._places()].copy(), origins)
         return values
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Apply one of NumPy's functions, which takes the picked elements as it takes an array.
+
+        Raises KernelTypeError for ``out=`` of picked elements.
+        """
+        if isinstance(kwargs.get("out"), indexedarray):
+            message, hint = f"np.{func.__name__} does not write to picked elements", "x[indices] = the result"
+            raise refusal(KernelTypeError, message, "numpy", f"write {hint}")
+        return func(*map(_plain_parts, args), **{name: _plain_parts(value) for name, value in kwargs.items()})
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
@@ -335,6 +345,13 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
 indexedarray1d, indexedarray2d, indexedarray3d, indexedarray4d = (
     Ranked(indexedarray, "indexedarray", "(data, indices)`` picks from", ndim) for ndim in (1, 2, 3, 4)
 )
+
+
+def _plain_parts(value: Any) -> Any:
+    """The argument of a function with picked elements, also those in lists, in arrays of their own."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value))
+    return plain(value)
 
 
 @hooks.pick.provide
