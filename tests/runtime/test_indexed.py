@@ -292,4 +292,4 @@ def test_functions_of_numpy_take_picked_elements() -> None:
     )
     assert np.concatenate([picked, x]).tolist() == [3, 2, 3, -1, 2] and np.max(x, axis=0) == 3
     with pytest.raises(kl.KernelTypeError, match="does not write to picked elements"):
-        np.sum(kl.ones((2, 2)), axis=0, out=picked)
+        np.cumsum(picked, out=picked)
