@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.backend.cpu.interpreter import evaluate
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions.functions import UserFunction
@@ -403,3 +404,29 @@ def k(x: array[float]):
     f(x)[0] = 1.0
 """
     assert error(text).message == "f returns arrays, so it can have no grad function"
+
+
+@pytest.mark.parametrize("value", ["0.0", "-1.0", "float(0.0)", "1"])
+def test_a_rule_may_return_a_plain_number(value: str) -> None:
+    text = f"""
+def f(a: float64):
+    return a * a
+@func_jvp(f, check=False)
+def f_dot(a: float64, da: float64):
+    return {value}
+@func_replay(f, check=False)
+def again(a: float64):
+    return {value}
+def k(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = f(x[i])
+"""
+    kernel = kl.compile(text)["k"]
+    x = kl.array([3.0], dtype=kl.float64)
+
+    def squared(x: kl.array) -> kl.array:
+        y = kl.zeros_like(x)
+        kernel[1](x, y)
+        return y
+
+    assert kl.func.jvp(squared, (x,), (kl.ones_like(x),))[1].list() == [{"-1.0": -1, "1": 1}.get(value, 0)]

@@ -20,12 +20,11 @@ def doubled(x: kl.indexedarray2d(dtype=vec3)):
 """
 
 
-@pytest.fixture(scope="module", params=["cpu", "interp"])
-def kernels(request: pytest.FixtureRequest) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "interp":
-            patch.setenv("KERNELAB_BACKEND", "interp")
-        yield kl.compile(TEXT)
+@pytest.fixture(params=["cpu", "interp"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param == "interp":
+        monkeypatch.setenv("KERNELAB_BACKEND", "interp")
+    return kl.compile(TEXT)
 
 
 def grid() -> Any:

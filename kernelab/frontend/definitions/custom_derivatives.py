@@ -33,6 +33,7 @@ from kernelab.frontend.meaning.meanings import (
     Poison,
     StructArrayRef,
     TupleOf,
+    TupleType,
     Typed,
     Weak,
     describe,
@@ -121,6 +122,10 @@ class Rules:
         lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
         if any(isinstance(part, ArrayRef | StructArrayRef) for part in parts_of(instance.results)):
             raise BrokenCall(tuple(map(lowering.of_arrays, self.of.values())))
+        of_tuples = [parameter.name for parameter, kind in inputs if _is_tuple_of_floats(kind)]
+        broken = [rule for rule in self.of.values() if of_tuples and rule.kind != "replay"]
+        if broken:
+            raise BrokenCall(tuple(lowering.of_tuple(rule, of_tuples[0]) for rule in broken))
         functions = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
@@ -158,6 +163,10 @@ class _Lowering:
     def of_arrays(self, rule: Rule) -> Diagnostic:
         message = f"{self.callee.name} returns arrays, so it can have no {_WHAT[rule.kind]}"
         return self.mistake(rule, message, "return numbers, vectors and structs of them").diagnostic
+
+    def of_tuple(self, rule: Rule, name: str) -> Diagnostic:
+        message = f"{self.callee.name} is given a tuple for {name}, so it can have no {_WHAT[rule.kind]}"
+        return self.mistake(rule, message, f"let {self.callee.name} take the items one by one").diagnostic
 
     # ---- parameters
 
@@ -205,7 +214,7 @@ class _Lowering:
     def lowered(
         self, rule: Rule, template: Template, params: Mapping[str, Meaning], results: Sequence[Type]
     ) -> Function:
-        function = lower_rule(template, params, self.callee)
+        function = lower_rule(template, params, self.callee, results)
         yields = [type_of(atom) for atom in function.body.yields]
         if yields != list(results):
             wanted, returned = (", ".join(map(str, types)) or "nothing" for types in (results, yields))
@@ -340,6 +349,10 @@ class _Lowering:
         left = iter(self.function.params)
         for meaning in inputs:
             yield [next(left) for _ in vars_of(meaning)]
+
+
+def _is_tuple_of_floats(kind: Bound) -> bool:
+    return isinstance(kind, TupleType) and any(has_floats(k) or _is_tuple_of_floats(k) for k in kind.items)
 
 
 def _of_floats(function: Function) -> Function:

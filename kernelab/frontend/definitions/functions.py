@@ -36,9 +36,10 @@ from kernelab.guidance.missing_names import FunctionHints
 from kernelab.hooks import Displayed
 from kernelab.host.single import Single
 from kernelab.host.traced import Traced
+from kernelab.lang.build import constant
 from kernelab.lang.ir import CustomRules, Function, RuleName
 from kernelab.lang.structs import AnyType, StructArray
-from kernelab.lang.types import Array, Scalar, bool_
+from kernelab.lang.types import Array, Scalar, Type, bool_
 from kernelab.lang.verify import verify
 
 
@@ -326,8 +327,13 @@ def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
     return bound if isinstance(bound, Meaning) else struct_values.parameter(name, bound, span)
 
 
-def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFunction) -> Function:
-    """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes."""
+def lower_rule(
+    template: Template, params: Mapping[str, Meaning], callee: UserFunction, wanted: Sequence[Type]
+) -> Function:
+    """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes.
+
+    The plain numbers that it returns are of the wanted types.
+    """
     frame = lower_def(template, params)
     if frame.broken:
         raise BrokenCall(tuple(frame.diagnostics))
@@ -335,7 +341,20 @@ def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFu
     callee.constants |= frame.scope.constants
     callee.callee_rules |= frame.scope.callee_rules
     callee.note(frame.notes)
+    if (results := frame.env.get(RETURNED)) is not None:
+        frame.env[RETURNED] = _of_types(results, wanted)
     return _instance(frame, params, template.name, template.span).function
+
+
+def _of_types(results: Meaning, wanted: Sequence[Type]) -> Meaning:
+    items = results.items if isinstance(results, TupleOf) else (results,)
+    if len(items) != len(wanted):
+        return results
+    typed = tuple(
+        Typed(constant(item.number, type)) if isinstance(item, Weak) and isinstance(type, Scalar) else item
+        for item, type in zip(items, wanted, strict=True)
+    )
+    return results.of(typed) if isinstance(results, TupleOf) else typed[0]
 
 
 # ------------------------------------------------------------------------------------------- overload choice
