@@ -45,9 +45,10 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints, scalars
 from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
+from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.trees import number_count
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelWarning
 from kernelab.passes.access.dead_ends import DeadEnd

@@ -28,8 +28,8 @@ from kernelab.autodiff.jacobians.differences import SIZES, Floats, numbers, told
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, outside_transforms
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.forward_and_reverse import Reverse, Run
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.data_classes import replace
 from kernelab.errors import Diagnostic, KernelRaceError, KernelValueError
 from kernelab.passes.access.dead_ends import DeadEnd

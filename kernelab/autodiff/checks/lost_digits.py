@@ -31,9 +31,9 @@ from kernelab.autodiff.records.adjoint_buffers import (
 from kernelab.autodiff.tape.seeds import values_of
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk, Trip
 from kernelab.backend.cpu.lanes import Frame, Numpy

@@ -21,8 +21,9 @@ from kernelab.autodiff.jacobians.jacobian import Selection, Trace, tangents
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.moves import HostCallRecord
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
+from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.forward_and_reverse import Run
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.data_classes import dataclass
 from kernelab.errors import GradientError, KernelError, Span
 from kernelab.lang.ir import Custom, Native, walk

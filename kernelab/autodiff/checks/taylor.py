@@ -29,7 +29,7 @@ from kernelab.autodiff.jacobians.differences import (
 from kernelab.autodiff.jacobians.jacobian import Selection, Trace
 from kernelab.autodiff.jacobians.subject import Subject, outside_transforms
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.data_classes import dataclass, replace
 from kernelab.guidance.missing_names import ReportHints
 from kernelab.hooks import ShownOnce

@@ -37,8 +37,8 @@ from kernelab.autodiff.jacobians.sparse import (
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.rule_checks.interpreted import Noisy
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Wide
 from kernelab.autodiff.transforms.levels import Level
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.data_classes import dataclass
 from kernelab.errors import GradientError, KernelError
 from kernelab.runtime.context.recorder import refusal

@@ -15,7 +15,7 @@ from kernelab.autodiff.tape.finite import as_launched
 from kernelab.autodiff.tape.measures import sweep_on_copies
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.backend.cpu.interpreter import Seen, watch
 from kernelab.data_classes import dataclass, replace
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, TapeError, near

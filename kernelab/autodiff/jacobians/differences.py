@@ -15,7 +15,8 @@ from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection,
 from kernelab.autodiff.jacobians.subject import Started, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import scalars
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Batch, Wide
+from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelValueError
 from kernelab.lang.rounding import alike, epsilon

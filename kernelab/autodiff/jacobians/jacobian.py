@@ -16,7 +16,7 @@ from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, fresh
 from kernelab.autodiff.records.half_sums import in_float32
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.forward_and_reverse import Forward, Reverse, Run
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.rows_and_columns import chunks, unit_vectors

@@ -13,7 +13,7 @@ import numpy as np
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.levels import Level, within
 from kernelab.data_classes import dataclass

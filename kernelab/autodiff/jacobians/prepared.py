@@ -13,7 +13,7 @@ import numpy as np
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, fresh
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import with_lanes
+from kernelab.autodiff.transforms.batch_level import with_lanes
 from kernelab.data_classes import dataclass
 from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array

@@ -33,7 +33,7 @@ from kernelab.autodiff.jacobians.pattern import (
 from kernelab.autodiff.jacobians.prepared import PreparedTangents, build_ahead, is_plain, prepared
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.data_classes import dataclass
 from kernelab.data_classes.turns import cached_property
 from kernelab.lang.rounding import epsilon

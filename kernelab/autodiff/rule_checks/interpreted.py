@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Argument, Extents, packed
 from kernelab.autodiff.transforms.base_level import BASE
-from kernelab.autodiff.transforms.batch_and_wide import Wide
+from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk
 from kernelab.backend.cpu.lanes import Frame

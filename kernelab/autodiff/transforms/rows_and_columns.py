@@ -7,7 +7,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh, scalars
 from kernelab.autodiff.transforms.base_level import current
-from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.transforms import Function, Recorded, push
 from kernelab.autodiff.transforms.trees import (
     is_struct,

@@ -18,7 +18,7 @@ from kernelab.autodiff.records.moves import Move
 from kernelab.autodiff.records.provenance import Cut, lost_on_the_host
 from kernelab.autodiff.records.zero_chains import ZeroChain, loose_ends, zero_chains
 from kernelab.autodiff.transforms.base_level import current
-from kernelab.autodiff.transforms.batch_and_wide import Batch, Vectors, drawing_again
+from kernelab.autodiff.transforms.batch_level import Batch, drawing_again
 from kernelab.autodiff.transforms.forward_and_reverse import Explaining, Forward, Ran, Reverse
 from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.trees import (
@@ -31,6 +31,7 @@ from kernelab.autodiff.transforms.trees import (
     parts,
     scalar_shape,
 )
+from kernelab.autodiff.transforms.wide_level import Vectors
 from kernelab.data_classes import dataclass
 from kernelab.errors import Diagnostic, GradientError, KernelValueError, Related, counted, name_of
 from kernelab.host.traced import origins, traced

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.base_level import current
-from kernelab.autodiff.transforms.batch_and_wide import Batch
+from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.rows_and_columns import chunks
 from kernelab.autodiff.transforms.transforms import Function, call
 from kernelab.autodiff.transforms.trees import argument_name, leaves, rebuilt, with_all_fields
