@@ -3,6 +3,8 @@
 Both are constants to every recorder.  Where such a constant makes a derivative wrong, there is a warning.
 """
 
+import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -33,6 +35,9 @@ def slope_into(a: array[float], out: array[float]):
 
 def count(n: array[int]):
     n[0] += 1
+
+class Held:
+    by: array[float]
 """)
 
 
@@ -105,6 +110,42 @@ def test_an_array_that_changes_before_the_derivative_reads_it_is_told(
         pulled(scaled, lambda: change(w))
 
 
+GLOBAL: Any = None
+
+
+def of_objects(slope: kl.array) -> Any:
+    held = np.empty(1, object)
+    held[0] = slope
+    return held
+
+
+def held_by_methods(slope: kl.array) -> Any:
+    class Held:
+        @staticmethod
+        def static(a: kl.array, bar: kl.array) -> Any:
+            return bar * slope
+
+        @property
+        def by(self) -> kl.array:
+            return slope
+
+    return Held()
+
+
+def holder(slope: kl.array) -> Any:
+    return K["Held"](by=slope)
+
+
+def in_a_lambda(slope: kl.array) -> Callable[..., Any]:
+    globals()["GLOBAL"] = slope
+    return lambda a, bar: (lambda: bar * GLOBAL)()
+
+
+def in_a_loop(slope: kl.array) -> Callable[..., Any]:
+    globals()["GLOBAL"] = slope
+    return lambda a, bar: [bar * GLOBAL for _ in range(2)][1]
+
+
 HOLDERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "a closure": lambda slope: lambda a, bar: bar * slope,
     "a default": lambda slope: lambda a, bar, by=slope: bar * by,
@@ -112,6 +153,15 @@ HOLDERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "an attribute": lambda slope: (lambda held: lambda a, bar: bar * held.by)(SimpleNamespace(by=slope)),
     "a function": lambda slope: (lambda inner: lambda a, bar: inner(bar))(lambda bar: bar * slope),
     "a partial": lambda slope: partial(lambda by, a, bar: bar * by, slope),
+    "a deque": lambda slope: (lambda held: lambda a, bar: bar * held[0])(deque([slope])),
+    "an array of objects": lambda slope: (lambda held: lambda a, bar: bar * held[0])(of_objects(slope)),
+    "a reference": lambda slope: (lambda held: lambda a, bar: bar * held())(weakref.ref(slope)),
+    "a class": lambda slope: (lambda held: lambda a, bar: bar * held.by)(type("Held", (), {"by": slope})),
+    "a static method": lambda slope: held_by_methods(slope).static,
+    "a property": lambda slope: (lambda held: lambda a, bar: bar * held.by)(held_by_methods(slope)),
+    "a struct": lambda slope: (lambda held: lambda a, bar: bar * held.by)(holder(slope)),
+    "a global in a lambda": in_a_lambda,
+    "a global in a loop": in_a_loop,
 }
 
 
@@ -237,7 +287,7 @@ READS: dict[str, Callable[[Any], Any]] = {
     "host": lambda w: w.numpy(),
     "picked": lambda w: w[[2, 0, 1, 3]].contiguous(),
     "picked by a launch": lambda w: kl.map(kl.sin, w[[2, 0, 1, 3]]),
-    "picked by two axes": lambda w: 2.0 * w.reshape((2, 2))[[0, 1], [1, 0]],
+    "picked by two axes": lambda w: 2.0 * w.reshape((2, 2))[kl.array([0, 1]), kl.array([1, 0])],
     "picked by the host": lambda w: w[[2, 0, 1, 3]].numpy(),
     "put into picked": lambda w: kl.zeros(4)[[2, 0, 1, 3]].assign(w),
 }

@@ -113,6 +113,18 @@ def test_what_a_function_of_custom_vjp_captures_is_told(is_inside: bool, made: R
 
 
 @pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("used", [lambda a, n: a * n, lambda a, n: a * n[0:3]], ids=["whole", "slice"])
+def test_what_such_a_function_captures_in_a_transform_is_told(used: Callable[..., Any], made: Read) -> None:
+    def loss(x: Any) -> Any:
+        held = made(np.sin((x * x).numpy()))
+        scaled = kl.func.custom_vjp(lambda a: used(a, held), lambda a, bar: used(bar, held))
+        return scaled(x).sum()
+
+    with pytest.warns(kl.KernelWarning, match=TOLD):
+        kl.func.grad(loss)(leaf())
+
+
+@pytest.mark.parametrize("made", MADE)
 def test_what_a_derivative_returns_is_told_in_second_derivatives(made: Read) -> None:
     cube = kl.func.custom_vjp(
         lambda a: a * a * a, lambda a, bar: made(3.0 * a.numpy() ** 2 * bar.numpy()), check=False

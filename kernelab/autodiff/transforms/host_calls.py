@@ -281,11 +281,16 @@ class HostCall:
         apart = (memory for memory in self.behind if memory not in self.used and memory not in self.left)
         return any(self.behind[memory].has_changed(memory) for memory in apart)
 
+    def arrays_used(self) -> Iterator[array]:
+        """The arrays besides its arguments that its runs have used."""
+        for memory, used in self.used.items():
+            yield from used.arrays(memory)
+
     def arrays_around(self) -> Iterator[array]:
-        """The arrays besides its arguments that its runs have used, and that its derivative may use."""
-        for around in (self.used, self.behind):
-            for memory, used in around.items():
-                yield from used.arrays(memory)
+        """The same, and those that its derivative may use."""
+        yield from self.arrays_used()
+        for memory, used in self.behind.items():
+            yield from used.arrays(memory)
 
     def _whole(self, arrays: Sequence[array]) -> list[Any]:
         whole = list(self.args)

@@ -132,6 +132,8 @@ class Level(Witness, Recorder):
         results = self._call_host(call, arguments)
         if self._provenance is not None:
             _warn_of_numbers(self._provenance, call.title, call.taken)
+            if call.back is not None:
+                _warn_of_arrays(self._provenance, call.arrays_used(), call.title)
         return results
 
     def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:

@@ -1,12 +1,17 @@
 """What a Python function with a derivative of its own uses of the arrays around it, and leaves in them."""
 
+import sys
+from collections import UserDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from itertools import islice
 from threading import get_ident
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary
+
+import numpy as np
 
 from kernelab.autodiff.records.provenance import LARGE, SMALL
 from kernelab.data_classes import dataclass
@@ -15,12 +20,16 @@ from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import checksum
 from kernelab.runtime.context.recorder import Place, Recorder, called, caller, warn_at
+from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.loading import closure
 from kernelab.runtime.memory.memory import Allocation, youngest
 
 MOST_REACHED = 1 << 10
 """Of how many objects that a function holds it is looked whether they are arrays."""
+
+_LIBRARIES = sys.stdlib_module_names - {"__main__"} | {"kernelab", "numpy", "scipy"}
+"""Packages in whose functions and classes no array of the user's is looked for."""
 
 _Part = tuple[Any, ...]
 """Offset, shape, strides and dtype of an array."""
@@ -69,36 +78,69 @@ def _sums(memory: Allocation, parts: Iterable[_Part]) -> tuple[int, ...]:
 
 
 def arrays_reached(function: Any) -> Iterator[array]:
-    """The arrays that a function names or holds: in closures, globals, defaults, containers and objects."""
-    waiting, known = [function], set[int]()
+    """The arrays that a function names or holds, the nearest first.
+
+    It is looked for them in closures, globals, defaults, containers, objects and their classes.
+    """
+    waiting, known = deque([function]), set[int]()
     while waiting and len(known) < MOST_REACHED:
-        value = waiting.pop()
+        value = waiting.popleft()
         if id(value) in known:
             continue
         known.add(id(value))
         if isinstance(value, array):
             yield from leaves_of(value)
         else:
-            waiting += islice(_held(value), MOST_REACHED)
+            waiting.extend(islice(_held(value), MOST_REACHED))
 
 
 def _held(value: Any) -> Iterable[Any]:
     match value:
+        case FunctionType() | type() if _is_of_library(value.__module__):
+            return ()
         case FunctionType():
-            around = (value.__globals__.get(name) for name in value.__code__.co_names)
-            return [*closure(value).values(), *(value.__defaults__ or ()), *around]
-        case MethodType():
-            return [value.__func__, value.__self__]
+            return [*closure(value).values(), *(value.__defaults__ or ()), *_globals_named(value)]
+        case MethodType() | staticmethod() | classmethod():
+            return [value.__func__, getattr(value, "__self__", None)]
+        case property():
+            return [value.fget]
         case partial():
             return [value.func, *value.args, *value.keywords.values()]
-        case tuple() | list() | set():
+        case Instance():
+            return value._leaves()
+        case np.ndarray() if value.dtype == object:
+            return value.ravel()
+        case tuple() | list() | set() | deque():
             return value
-        case dict():
+        case dict() | UserDict():
             return value.values()
-        case type() | ModuleType():
-            return ()
+        case ReferenceType():
+            return [value()]
+        case ContextVar():
+            return [value.get(None)]
+        case type():
+            return vars(value).values()
         case _:
-            return getattr(value, "__dict__", {}).values()
+            return [*getattr(value, "__dict__", {}).values(), type(value)]
+
+
+def _is_of_library(module: str | None) -> bool:
+    return module is not None and module.partition(".")[0] in _LIBRARIES
+
+
+def _globals_named(function: FunctionType) -> Iterator[Any]:
+    """The globals that a function or a def in it names, and what it may take from modules among them."""
+    codes, names = [function.__code__], set[str]()
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += (const for const in code.co_consts if isinstance(const, CodeType))
+    for value in map(function.__globals__.get, names):
+        if isinstance(value, ModuleType):
+            if not _is_of_library(value.__name__):
+                yield from map(vars(value).get, names)
+        else:
+            yield value
 
 
 class Surroundings(Recorder):
