@@ -323,10 +323,10 @@ class Level(Witness, Recorder):
         """Whether the host may hold values of what is differentiated."""
         return any(host.has_host_reads for host in self._hosts())
 
-    def warn_of_constants(self, arrays: Iterable[array], reader: str | None = None) -> None:
+    def warn_of_constants(self, arrays: Iterable[array]) -> None:
         """Warn of arrays to be differentiated that the host has made after it took values."""
         for host in self._hosts():
-            _warn_of_arrays(host, arrays, reader)
+            _warn_of_arrays(host, arrays, None)
 
     @property
     def has_half_written(self) -> bool:
