@@ -227,11 +227,8 @@ def test_host_data_is_refused() -> None:
         pytest.raises(GradientError, match="was not computed from the arguments"),
     ):
         kl.func.grad(_named_f(lambda x: kl.array([x.numpy().sum()], dtype=float)))(x)
-    for nothing in (lambda x: x[x > 9.0].sum(), lambda x: kl.where(x > 0.0, 1.0, -1.0).sum()):
-        with pytest.raises(
-            GradientError, match=r"nor has a comparison or .* write kl.where\(x > 0.0, x, 0.0\)"
-        ):
-            kl.func.grad(nothing)(x)
+    with pytest.raises(GradientError, match=r"what goes through NumPy, or is compared, has no derivative"):
+        kl.func.grad(lambda x: kl.where(x > 0.0, 1.0, -1.0).sum())(x)
     assert kl.func.grad(lambda x: kl.where(x > 9.0, x, 0.0).sum())(x).list() == [0.0] * len(x)
 
 

@@ -307,3 +307,30 @@ def test_an_exclusive_scan_starts_at_zero(first: float) -> None:
 def test_segments_are_counted_in_ints() -> None:
     with pytest.raises(kl.KernelTypeError, match="segment_start_indices is an array of ints"):
         kl.utils.segmented_sort_pairs(kl.ones(2), kl.ones(2), 2, kl.array([0.0, 2.0]))
+
+
+NO_ELEMENTS: dict[str, Callable[[kl.array], kl.array]] = {
+    "picked by a mask": lambda x: x[x > 5.0].sum(),
+    "picked, then computed with": lambda x: (kl.sin(x[x > 5.0]) * 2.0).sum(),
+    "a slice": lambda x: x[0:0].sum(),
+    "a product": lambda x: x[0:0] @ x[0:0],
+    "in a checkpoint": lambda x: kl.checkpoint(lambda v: v[v > 5.0].sum(), x),
+}
+
+
+@pytest.mark.parametrize("name", NO_ELEMENTS)
+def test_the_sum_of_no_elements_has_the_gradient_zero(name: str) -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        total = NO_ELEMENTS[name](x)
+    tape.backward(total)
+    assert (total.list(), x.grad.list()) == ([0.0], [0.0] * 3)
+    assert kl.func.grad(NO_ELEMENTS[name])(x).list() == [0.0] * 3
+    assert kl.func.jacrev(kl.func.grad(NO_ELEMENTS[name]))(x).numpy().tolist() == [[0.0] * 3] * 3
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_along_axes_of_no_elements_are_those_of_numpy(shape: tuple[int, int], axis: int) -> None:
+    sums = kl.zeros(shape).sum(axis=axis)
+    assert sums.numpy().tolist() == np.zeros(shape).sum(axis=axis).tolist()

@@ -429,7 +429,7 @@ class Recording(Witness, Recorder):
             self.is_plain = self.is_plain and outline.is_plain
         return outline
 
-    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+    def launched_nothing(self, name: str, targets: Sequence[array], arguments: Sequence[Any]) -> None:
         """Remember which kernel wrote nothing here, and where it was launched."""
         self.idle |= dict.fromkeys((target.allocation for target in targets), (name, caller()))
 

@@ -55,7 +55,7 @@ def unrecorded(recording: Recording, target: array) -> TapeError:
         message = f"{called(target, 'the array')} was not computed: the launch of `{name}` had no threads"
         hint = "launch it over at least one thread: an extent of its dim was 0 here"
         if name.startswith("array_"):
-            hint = "it had no elements: if x[x > 0.0] may be empty, write kl.where(x > 0.0, x, 0.0)"
+            hint = "the arrays that it goes through have no elements here: leave it out of the loss"
         return TapeError.of(message, "unrecorded", hint, place.span)
     if (by_host := made_by_host(recording, target)) is not None:
         return by_host

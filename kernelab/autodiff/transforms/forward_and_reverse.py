@@ -311,6 +311,13 @@ class Reverse(Explaining):
             if source.allocation in self.tracked:
                 self._track(one.allocation)
 
+    def launched_nothing(self, name: str, targets: Sequence[array], arguments: Sequence[Any]) -> None:
+        """Track results without elements: a sum of these has a derivative, zero."""
+        if any(one.allocation in self.tracked for one in arguments if isinstance(one, array)):
+            for target in targets:
+                if not target.size:
+                    self._track(target.allocation)
+
     def followed(self) -> Collection[Allocation]:
         return self.tracked
 

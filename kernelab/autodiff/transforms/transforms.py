@@ -363,10 +363,7 @@ def _checked_loss(recorded: Recorded) -> array:
         raise refusal(GradientError, message, "loss", hint)
     if loss.allocation not in recorded.level.tracked:
         message = f"the result of {name} was not computed from the arguments to differentiate with respect to"
-        hint = "let kernels compute it from them; what goes through NumPy has no derivative, nor has a "
-        hint += (
-            "comparison or a sum of no elements: if x[x > 0.0] may be empty, write kl.where(x > 0.0, x, 0.0)"
-        )
+        hint = "let kernels compute it from them: what goes through NumPy, or is compared, has no derivative"
         problem = Diagnostic(message, caller().span, "unreached", hint=hint, related=_ends(recorded))
         raise GradientError(problem)
     return loss

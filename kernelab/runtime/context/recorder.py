@@ -48,7 +48,7 @@ class Recorder:
     def gone_back(self, sources: Sequence[Elements], bars: Sequence[Any]) -> None:
         """An adjoint or a backward pass has changed the memory `bars`, gradients computed from arrays."""
 
-    def launched_nothing(self, name: str, targets: Sequence[Elements]) -> None:
+    def launched_nothing(self, name: str, targets: Sequence[Elements], arguments: Sequence[Any]) -> None:
         """A launch of the kernel of this name had no threads, so it did not write to `targets`."""
 
     def copied(self, dest: Elements, src: Elements, how: str) -> None:

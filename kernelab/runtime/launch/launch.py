@@ -185,7 +185,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     recorder = RECORDER.get()
     if not grid.threads:
         if recorder is not None and record_tape:
-            recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
+            recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written], arguments)
         return
     if ENTERED:
         _notify_outside(plan, arguments)

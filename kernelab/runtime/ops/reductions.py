@@ -43,8 +43,8 @@ _SUM = """
 def array_sum(values: {array}[T], out: array[O]):
     {threads} = tid()
     first = block * BLOCK
-    total = W(values[{row}first])
-    for k in range(first + 1, min(first + BLOCK, values.shape[{axis}])):
+    total = W(0)
+    for k in range(first, min(first + BLOCK, values.shape[{axis}])):
         total += W(values[{row}k])
     atomic_add(out, {to}, O(total))
 """
@@ -53,8 +53,8 @@ _INNER = """
 def array_inner(a: {array}[T], b: {array}[T], out: array[O]):
     {threads} = tid()
     first = block * BLOCK
-    total = inner(W(a[{row}first]), W(b[{row}first]))
-    for k in range(first + 1, min(first + BLOCK, a.shape[{axis}])):
+    total = Z(0)
+    for k in range(first, min(first + BLOCK, a.shape[{axis}])):
         total += inner(W(a[{row}k]), W(b[{row}k]))
     atomic_add(out, {to}, O(total))
 
@@ -302,7 +302,8 @@ def _accumulate(text: str, inputs: Sequence[array], target: array, is_new: bool)
     if not is_new:
         flat.zero_()
     *rows, length = inputs[0].shape
-    launch(_compiled(text, inputs[0].type, target.dtype), (*rows, -(-length // BLOCK)), inputs, [flat])
+    blocks = max(-(-length // BLOCK), 1)  # a sum of no elements is computed, too: its gradient is zero
+    launch(_compiled(text, inputs[0].type, target.dtype), (*rows, blocks), inputs, [flat])
 
 
 def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
@@ -407,7 +408,8 @@ def _compiled(text: str, rows: Array, out: Value | None = None) -> Kernel:
     total = wide(elem) if scalar_of(out) == scalar_of(elem) else with_scalar(elem, scalar_of(out))
     if is_scan and scalar_of(elem).is_float:  # one sum of all elements, which a float32 does not hold
         total = with_scalar(elem, float64)
-    return kernels_of(text, f"<{name}>", {"T": elem, "O": out, "W": total, "BLOCK": BLOCK})[name]
+    meanings = {"T": elem, "O": out, "W": total, "Z": scalar_of(total), "BLOCK": BLOCK}
+    return kernels_of(text, f"<{name}>", meanings)[name]
 
 
 def _added_in(elem: Value, out: array | None) -> Value:
