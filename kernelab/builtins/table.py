@@ -239,7 +239,7 @@ class Builtin:
             if mistake.code != "type":
                 raise
             message = f"{self.name} goes through an array element by element: {mistake.message}"
-            hint = _OF_WHOLE.get((self.name, len(operands)), "")
+            hint = _OF_WHOLE.get((self.name, len(operands)), mistake.hint)
             if any(_is_wide(x) for x in operands) and not all(map(_is_wide, operands)):
                 hint = "NumPy's array is one of float64: write kl.array(..., dtype=float)"
             raise KernelTypeError.of(message, "overload", hint) from None

@@ -535,3 +535,27 @@ def test_annotations_of_variables_name_what_the_code_does_not() -> None:
         return float(s) * v
 
     assert values(kl.map(rounded, array(1.0))) == [2048.0]
+
+
+def test_a_whole_number_is_the_integer_that_an_operation_takes() -> None:
+    v = kl.array([[0.1, 0.2, 0.3]] * 2, dtype=kl.vec3)
+    alone = kl.quat_from_euler(kl.vec3(0.1, 0.2, 0.3), 0, 1, 2)
+    assert np.allclose(kl.quat_from_euler(v, 0, 1, 2).numpy(), [list(alone)] * 2)
+    assert np.allclose(kl.map(kl.quat_from_euler, v, 0, np.int64(1), 2).numpy(), [list(alone)] * 2)
+    noise = kl.noise(kl.rand_init(3), kl.vec3(0.1, 0.2, 0.3))
+    assert np.allclose(kl.noise(kl.rand_init(3), v).numpy(), [noise] * 2)
+    with pytest.raises(kl.KernelTypeError, match=r"0.5 cannot stand for int32(.|\n)*write int"):
+        kl.quat_from_euler(v, 0.5, 1, 2)
+    with pytest.raises(kl.KernelTypeError, match="is uint32, not float32"):
+        kl.noise(kl.ones(2), v)
+
+
+def test_a_fraction_is_not_cut_off_for_an_integer_parameter() -> None:
+    @kl.func
+    def scaled(n: int, x: float) -> float:
+        return float(n) * x
+
+    x = kl.array([1.0, 2.0])
+    assert kl.map(scaled, 2, x).list() == scaled(2, x).list() == [2.0, 4.0]
+    with pytest.raises(kl.KernelTypeError, match=r"2.5 cannot stand for int32"):
+        kl.map(scaled, 2.5, x)

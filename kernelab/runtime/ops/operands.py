@@ -28,6 +28,7 @@ from kernelab.frontend.meaning.frame import BrokenCall
 from kernelab.frontend.meaning.source import codes_of
 from kernelab.host.traced import follow, origins, untraced
 from kernelab.host.values import type_of, value_of
+from kernelab.lang import ops
 from kernelab.lang.promotion import default_scalar
 from kernelab.lang.rounding import BFLOAT16
 from kernelab.lang.structs import AnyType, Struct, StructArray
@@ -111,9 +112,25 @@ def mistakes_raised() -> Iterator[None]:
 
 def _word(name: str, count: int, *module: tuple[str, ModuleType | None]) -> UserFunction:
     """A function that calls a word of the language, or of a module, on its arguments."""
-    names = ", ".join(f"x{k}" if k else "x" for k in range(count))
+    names = [f"x{k}" if k else "x" for k in range(count)]
+    types = [""] * count if module else _stated(name, count)
+    head = ", ".join(f"{one}{type}" for one, type in zip(names, types, strict=True))
     called = f"{module[0][0]}.{name}" if module else name
-    return function_of(name, f"def {name}_({names}):\n    return {called}({names})", module)
+    return function_of(name, f"def {name}_({head}):\n    return {called}({', '.join(names)})", module)
+
+
+def _stated(name: str, count: int) -> list[str]:
+    """The annotations of the operands for which every record of an operation wants one type of number."""
+    records = [op.params for op in ops.overloads(name) if len(op.params) == count]
+    return [_annotation({params[k].pattern for params in records}) for k in range(count)]
+
+
+def _annotation(patterns: set[ops.Pattern]) -> str:
+    match [*patterns]:
+        case [Scalar() as type]:
+            return f": {type}"
+        case _:
+            return ""
 
 
 @made_once(256)
@@ -268,6 +285,9 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     number = untraced(value)
     number = number.item() if hasattr(number, "item") else number
     scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
+    if isinstance(number, float) and scalar.is_int:
+        hint = "write int(...) around it to drop the fraction"
+        raise refusal(KernelTypeError, f"{number} cannot stand for {scalar}", "type", hint)
     if isinstance(number, int) and scalar.is_int and not scalar.holds(number):
         raise KernelValueError.of(f"{number} does not fit {scalar}", "range")
     result = scalar(number)
