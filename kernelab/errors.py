@@ -83,6 +83,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
 
 
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers in as many digits, four at least, as show that they differ."""
+    pairs = [(f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(4, 18)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
+
+
 def near(name: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """A hint for a name that is not there: the most similar one of some names, else `otherwise`."""
     close = closest(name, names, cutoff)

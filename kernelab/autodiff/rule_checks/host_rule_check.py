@@ -23,7 +23,7 @@ from kernelab.autodiff.transforms.compared import MOST_TRIES, code_of
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.trees import argument_name
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, Related, name_of
+from kernelab.errors import Diagnostic, Related, name_of, told_apart
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import HALVES, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.array.array import array
@@ -414,8 +414,8 @@ class _Comparison:
         by_rule, by_differences = (each / LARGE for each in (slope.by_rule, slope.by_differences))
         if abs(small - by_rule) > self.apart * max(abs(small), abs(by_rule)):
             return self._not_in_proportion(n)
-        fault = f"{back} gives {by_rule:.4g} for {name} along a direction "
-        fault += f"where differences of {func} give {by_differences:.4g}"
+        given, wanted = told_apart(by_rule, by_differences)
+        fault = f"{back} gives {given} for {name} along a direction where differences of {func} give {wanted}"
         for at, line in self.call.overwrites(self.arrays).items():
             where = Place(self.call.func.__code__.co_filename, line)
             fault += f"; {func} changes its copy of {argument_name(self.call.func, at)} in {where}, "

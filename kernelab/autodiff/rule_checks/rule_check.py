@@ -32,7 +32,7 @@ from kernelab.autodiff.rule_checks.rule_samples import (
 )
 from kernelab.backend.cpu.lanes import Numpy
 from kernelab.data_classes.turns import cached_property
-from kernelab.errors import Diagnostic, KernelError, Related
+from kernelab.errors import Diagnostic, KernelError, Related, told_apart
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Const, Custom, CustomRules, Function, Loop, RuleName, of_kind, walk
 from kernelab.lang.types import Array, is_differentiable, shape_of
@@ -443,8 +443,9 @@ class RuleCheck:
         self, kind: RuleName, along: str, at: int, claimed: float, slope: float, points: Point
     ) -> Diagnostic:
         name, where = self.rules.function.name, self.where(points, at)
-        gives = f"{self.rule_of[kind].name} gives {claimed:.4g} for {along}"
-        message = f"{gives} where differences of {name} give {slope:.4g}{where}"
+        given, wanted = told_apart(claimed, slope)
+        gives = f"{self.rule_of[kind].name} gives {given} for {along}"
+        message = f"{gives} where differences of {name} give {wanted}{where}"
         hint = "correct the formula, or write check=False if it is meant to differ"
         return self.diagnostic(kind, message, hint)
 

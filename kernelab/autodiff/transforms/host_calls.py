@@ -359,7 +359,8 @@ class HostCall:
                 return count > args + results
         message = f"{name_of(back)} takes {counted(required, 'argument')}, "
         message += f"for {counted(args, 'argument')} and {counted(results, 'result')}"
-        hint = "let it take the arguments, then the results or not, then a cotangent for each result"
+        hint = "let it take the arguments, then the results or not, then a cotangent for each result; "
+        hint += "there are no residuals: what it needs beside these is a further result"
         raise refusal(GradientError, message, "custom", hint)
 
 
