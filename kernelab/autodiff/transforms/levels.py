@@ -30,14 +30,13 @@ from kernelab.autodiff.records.provenance import (
     HostValues,
     Provenance,
     array_from_host,
-    number_from_host,
 )
-from kernelab.autodiff.records.records import would_reach
 from kernelab.autodiff.transforms.host_calls import HostCall, of_recorded
+from kernelab.autodiff.transforms.host_warnings import warn_of_arguments, warn_of_arrays, warn_of_numbers
 from kernelab.autodiff.transforms.kept_arrays import led_to, look_at_kept, note_ended
 from kernelab.errors import Diagnostic, GradientError, KernelError, Related
 from kernelab.host.traced import Origins
-from kernelab.lang.types import is_differentiable, uint8
+from kernelab.lang.types import uint8
 from kernelab.runtime.array.array import numbers_of
 from kernelab.runtime.context.conversion import HostArray
 from kernelab.runtime.context.recorder import (
@@ -55,7 +54,6 @@ from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
 from kernelab.runtime.kernel.arguments import (
     Reference,
-    array_of,
     arrays_in,
     require_arguments_readable,
     row_of_one,
@@ -128,12 +126,12 @@ class Level(Witness, Recorder):
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
         self.draw_on(arguments)
         if self._provenance is not None:
-            _warn_of_arrays(self._provenance, arguments, call.title)
+            warn_of_arrays(self._provenance, arguments, call.title)
         results = self._call_host(call, arguments)
         if self._provenance is not None:
-            _warn_of_numbers(self._provenance, call.title, call.taken)
+            warn_of_numbers(self._provenance, call.title, call.taken)
             if call.back is not None:
-                _warn_of_arrays(self._provenance, call.arrays_used(), call.title)
+                warn_of_arrays(self._provenance, call.arrays_used(), call.title)
         return results
 
     def _call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
@@ -326,7 +324,7 @@ class Level(Witness, Recorder):
     def warn_of_constants(self, arrays: Iterable[array]) -> None:
         """Warn of arrays to be differentiated that the host has made after it took values."""
         for host in self._hosts():
-            _warn_of_arrays(host, arrays, None)
+            warn_of_arrays(host, arrays, None)
 
     @property
     def has_half_written(self) -> bool:
@@ -353,7 +351,7 @@ class Level(Witness, Recorder):
         plan = call.kernel.plan
         for host in self._hosts():
             host.look_at_arguments(call)
-            _warn_of_arguments(host, call)
+            warn_of_arguments(host, call)
         look_at_kept(call, self._is_carried)
         arguments = list(map(_argument, call.arguments, call.parts[1:]))
         for i in plan.written if self._half_written else ():
@@ -529,48 +527,6 @@ _NUMBERS = int | float | np.generic | np.ndarray
 
 _COMPARED = 1 << 24
 """The bytes of an array of the host up to which runs are compared by it."""
-
-
-def _warn_of_arguments(host: Provenance, call: Call) -> None:
-    """Warn of host values computed from differentiated ones, where the launch would differentiate them."""
-    title, place = f"the launch of `{call.kernel.name}`", caller()
-    plan, floats = call.kernel.plan, call.kernel.program.floats
-    for i, argument in enumerate(call.arguments):
-        elements = array_of(argument)
-        if isinstance(elements, array):
-            is_float = i in floats or i in plan.numbers
-            cut = _made_by_order(host, elements, (title, place)) if is_float else None
-            if cut is not None and would_reach(call, (i,), floats):
-                host.tell(cut)
-            continue
-        sources = host.sources(argument)
-        if sources and would_reach(call, (i,), floats):
-            host.tell(number_from_host(title, place, sources[0], in_transform=True))
-    _warn_of_numbers(host, title, plan.origins)
-
-
-def _made_by_order(host: Provenance, elements: array, reader: tuple[str, Place] | None) -> Cut | None:
-    """The cut at an array that the host has made after it took values, not known from which."""
-    values = next(iter(host.arrays.get(elements.allocation, [])[-1:]), None)
-    if values is None or not values.earlier or values.host_reads:
-        return None
-    return array_from_host(elements, values, host.host_reads[values.earlier - 1], reader, in_transform=True)
-
-
-def _warn_of_arrays(host: Provenance, arrays: Iterable[array], reader: str | None) -> None:
-    """Warn of host values where something other than a launch would differentiate them."""
-    for elements in arrays:
-        if is_differentiable(elements.dtype):
-            host.look_again(elements)
-            cut = _made_by_order(host, elements, None if reader is None else (reader, caller()))
-            if cut is not None:
-                host.tell(cut)
-
-
-def _warn_of_numbers(host: Provenance, title: str, taken: Origins) -> None:
-    """Warn of the first of the numbers that something captures or is given, with these origins."""
-    for source in host.known(taken)[:1]:
-        host.tell(number_from_host(title, caller(), source, in_transform=True))
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:
