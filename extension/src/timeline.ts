@@ -40,6 +40,7 @@ export class Timeline {
   /** Read once before each drawing, as what it draws gets its room. */
   private width = 0;
   private hasTimes = false;
+  private lanesInSight = html("span", { class: "klt-insight" });
   private resized = new ResizeObserver(() => {
     // A view that was wider for a moment has been scrolled back by the browser: follow to the end again.
     if (this.scroller.clientWidth !== this.width) this.update();
@@ -67,7 +68,7 @@ export class Timeline {
       this.picture,
       this.spacer,
     );
-    this.element = html("div", { class: "klt-timeline" }, this.scroller, legend());
+    this.element = html("div", { class: "klt-timeline" }, this.scroller, legend(this.lanesInSight));
     this.resized.observe(this.scroller);
     selection.listen(() => this.draw());
     this.follows = store.length === 0;
@@ -184,9 +185,19 @@ export class Timeline {
       ...(store.outside ? [svg("text", { x: 34, y: y(store.length) + 4, class: "klt-dim" }, "outside of the tape")] : []),
       this.head(lanes, x, seen, lane),
     );
+    this.lanesInSight.textContent = this.partInSight(left, seen);
     const picked = this.selection.record;
     if (picked === null) scroller.removeAttribute("aria-activedescendant");
     else scroller.setAttribute("aria-activedescendant", `${scroller.id}-${picked}`);
+  }
+
+  /** Which of the arrays are in sight, in words; nothing where all are. */
+  private partInSight(left: number, width: number): string {
+    const lanes = this.store.data.memories.length,
+      first = Math.round(left / this.lane),
+      last = Math.min(lanes, Math.floor((left + width - this.labels) / this.lane + 0.5));
+    if (last - first >= lanes) return "";
+    return `◂ arrays ${first + 1} to ${last} of ${lanes} ▸`;
   }
 
   private bands(
@@ -439,7 +450,7 @@ function mark(x: number, y: number, reads: boolean, version: number | undefined,
   return made;
 }
 
-function legend(): HTMLElement {
+function legend(lanesInSight: HTMLElement): HTMLElement {
   const sign = (...shapes: SVGElement[]) => svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, ...shapes),
     square = () => svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 });
   return html(
@@ -450,5 +461,6 @@ function legend(): HTMLElement {
     html("span", {}, sign(square(), svg("circle", { class: "klt-hole", cx: 7, cy: 6, r: 2.6 })), "both"),
     html("span", {}, "2: the second value on this tape"),
     html("span", {}, "∇ requires gradients"),
+    lanesInSight,
   );
 }

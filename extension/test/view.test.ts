@@ -127,6 +127,21 @@ test("the name of the last array has as much room in a narrow view as that of th
   expect(names.slice(-2)).toEqual(["in113∇", "in114∇"]);
 });
 
+test("below a view that shows some of the arrays stands which", () => {
+  view({ memories: Array.from({ length: 15 }, () => ["", 4, true]), arrays: Array.from({ length: 15 }, (_, i) => [i, 0]) }, 1);
+  const scroller = el.querySelector<HTMLElement>(".klt-scroller")!;
+  const shown = (width: number) => {
+    Object.defineProperty(scroller, "clientWidth", { get: () => width, configurable: true });
+    press(".klt-scroller", "Home");
+    return words(".klt-insight");
+  };
+  expect(shown(2400)).toBe("");
+  expect(shown(740)).toBe("◂ arrays 1 to 5 of 15 ▸");
+  scroller.scrollLeft = 880;
+  scroller.dispatchEvent(new Event("scroll"));
+  expect(words(".klt-insight")).toBe("◂ arrays 11 to 15 of 15 ▸");
+});
+
 test("a tape that is followed is followed to the end again after its view was wider for a moment", () => {
   const observers: (() => void)[] = [];
   vi.stubGlobal(
