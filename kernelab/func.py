@@ -24,7 +24,7 @@ from kernelab.autodiff.jacobians.subject import mark_gradient
 from kernelab.autodiff.transforms import rows_and_columns, transforms
 from kernelab.autodiff.transforms.base_level import current, run_host_call
 from kernelab.autodiff.transforms.compared import Compared
-from kernelab.autodiff.transforms.host_calls import HostCall
+from kernelab.autodiff.transforms.host_calls import HostCall, shared_defaults
 from kernelab.autodiff.transforms.host_numbers import (
     Opened,
     arrays_like,
@@ -122,12 +122,13 @@ def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
     Both read the values of the arrays that they are given, with NumPy and SciPy if they like, and return
     arrays, of NumPy too, or numbers, whose floats get the type of the first array of floats.  The arrays of
     floats that they get are copies, which they may change; so are arrays of integers that differ between
-    the lanes of a vmap.  `back` takes
-    the arguments, then the results if it has parameters for them, then a cotangent for each result; it
-    returns the adjoint of each argument that is an array of floats, None for zeros.  It has to be linear in
-    the cotangents: forward mode calls it once for each number of the results.  Second derivatives
-    differentiate `back` as any function: where they pass, compute in it with kernels, arrays and functions
-    of `custom_vjp`.  Tapes call it in `backward`.  Raises GradientError for adjoints that do not fit.
+    the lanes of a vmap.  `back` takes the arguments, then the results if it has parameters for them, then a
+    cotangent for each result.  A default is among the arguments of a call that leaves it out if `back` has a
+    parameter of its name at its place.  `back` returns the adjoint of each argument that is an array of
+    floats, None for zeros.  It has to be linear in the cotangents: forward mode calls it once for each number
+    of the results.  Second derivatives differentiate `back` as any function: where they pass, compute in it
+    with kernels, arrays and functions of `custom_vjp`.  Tapes call it in `backward`.  Raises GradientError
+    for adjoints that do not fit.
 
     When it is first used, it is compared with differences of `func`, which then runs at least four times
     more for each argument; ``check=False`` declares that it is a surrogate and not the derivative.
@@ -139,10 +140,12 @@ def custom_vjp(func: Function, back: Function, check: bool = True) -> Function:
         solve = kl.func.custom_vjp(lambda a, b: np.linalg.solve(a.numpy(), b.numpy()), back)
     """
 
-    compared = Compared.of(func, back) if check else None
+    compared, defaults = Compared.of(func, back) if check else None, shared_defaults(func, back)
 
     @_made(custom_vjp, func, back, check=check)
     def call(*args: Any) -> Any:
+        while len(args) in defaults:
+            args = *args, defaults[len(args)]
         host_call = HostCall.of(func, back, args, compared)
         results = run_host_call(host_call, [host_call.args[n] for n in host_call.places])
         return tuple(results) if host_call.is_several else results[0]

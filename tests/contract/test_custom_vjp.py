@@ -611,6 +611,32 @@ def test_parameters_with_defaults_keep_them(back: Any) -> None:
     assert found.list() == [2.0, 4.0, 6.0]
 
 
+def scaled_square(a: Any, n: float = 2.0, m: float = 1.0) -> Any:
+    return a * a * (n * m)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        lambda a, n, m, r: r * 2.0 * a * n * m,
+        lambda a, n, m, y, r: r * 2.0 * y / a,
+        lambda a, r: r * 4.0 * a,  # of the arguments that the call gives
+        lambda a, y, r: r * 2.0 * y / a,
+    ],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_a_default_that_the_call_leaves_out_is_given_to_the_derivative_that_names_it(
+    back: Any, check: bool
+) -> None:
+    f = kl.func.custom_vjp(scaled_square, back, check=check)
+    x = kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        total = f(x).sum()
+    tape.backward(total)
+    assert np.allclose(x.grad.numpy(), [4.0, 8.0, 12.0])
+    assert np.allclose(kl.func.grad(lambda v: f(v).sum())(x).numpy(), [4.0, 8.0, 12.0])
+
+
 def test_a_check_of_many_inputs_takes_no_more_memory_than_their_jacobian() -> None:
     n = 200
     square = kl.func.custom_vjp(lambda a: a.numpy() ** 2, lambda a, w: 2 * a.numpy() * w.numpy())

@@ -40,6 +40,22 @@ from kernelab.runtime.memory.memory import Allocation, set_aside, youngest, zero
 from kernelab.settings import during
 
 
+def shared_defaults(func: Function, back: Function) -> dict[int, Any]:
+    """The defaults of a function by their positions, where its derivative has parameters of these names."""
+    if not getattr(func, "__defaults__", None):
+        return {}
+    try:
+        pairs = zip(*(inspect.signature(one).parameters.values() for one in (func, back)), strict=False)
+    except (TypeError, ValueError):  # one that does not say what it takes
+        return {}
+    return {n: own.default for n, (own, other) in enumerate(pairs) if _has_default_of(own, other)}
+
+
+def _has_default_of(own: inspect.Parameter, other: inspect.Parameter) -> bool:
+    is_positional = own.kind in (own.POSITIONAL_ONLY, own.POSITIONAL_OR_KEYWORD)
+    return is_positional and own.default is not own.empty and own.name == other.name
+
+
 @dataclass(slots=True)
 class HostCall:
     """A call of `func`; some arrays, at `places` among `args`, are given anew each time it runs.
