@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import KernelTypeError, TapeError
+from kernelab.errors import KernelTypeError, KernelValueError, TapeError
 
 TEXT = """
 def product(x: array[float64], y: array[float64], o: array[float64]):
@@ -116,3 +116,45 @@ def test_an_array_is_not_its_own_gradient(of: Callable[[kl.array], kl.array]) ->
     with pytest.raises(KernelTypeError, match="cannot be its own gradient"):
         x.grad = of(x)
     assert x.list() == [1, 2] and x.grad.list() == [0, 0]
+
+
+def given(memory: np.ndarray[Any, Any]) -> tuple[kl.array, kl.array]:
+    """An array over some memory, made with a gradient of its own, and that gradient."""
+    gradient = kl.zeros(len(memory), kl.float64)
+    return kl.array(memory, copy=False, grad=gradient), gradient
+
+
+def test_each_tape_adds_to_the_gradient_that_its_array_was_made_with(made: dict[str, Any]) -> None:
+    memory = np.array([1.0, -2.0, 3.0])
+    (x, of_x), (again, of_again) = given(memory), given(memory)
+    tapes = []
+    for array in (x, again):
+        y = kl.zeros(3, kl.float64, requires_grad=True)
+        with kl.Tape() as tape:
+            made["square"][3](array, y)
+        tapes.append((tape, y))
+    for scale, (tape, y) in enumerate(tapes, 1):
+        tape.backward(grads={y: kl.full(3, float(scale), dtype=kl.float64)})
+    np.testing.assert_array_equal(of_x.numpy(), 2 * memory)
+    np.testing.assert_array_equal(of_again.numpy(), 4 * memory)
+    assert x.grad is of_x and again.grad is of_again
+    tapes[0][0].zero()
+    assert not of_x.numpy().any() and of_again.numpy().all()
+
+
+def test_arrays_made_with_several_gradients_over_one_memory_are_not_of_one_tape(made: dict[str, Any]) -> None:
+    (x, _), (again, _), o = *map(given, [np.ones(2)] * 2), leaf(0)
+    with kl.Tape() as tape:
+        made["product"][2](x, again, o)
+    with pytest.raises(KernelValueError, match="several gradients"):
+        tape.backward(o)
+
+
+def test_a_gradient_that_is_set_replaces_the_one_that_an_array_was_made_with(made: dict[str, Any]) -> None:
+    memory = np.ones(2)
+    (x, of_x), (_, of_other), o = given(memory), given(memory), leaf(0)
+    x.grad = mine = kl.zeros(2, kl.float64)
+    with kl.Tape() as tape:
+        made["product"][2](x, x, o)
+    tape.backward(o)
+    assert [g.list() for g in (of_x, of_other, mine)] == [[0, 0], [0, 0], [2, 2]]

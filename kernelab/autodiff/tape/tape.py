@@ -51,6 +51,7 @@ from kernelab.errors import Diagnostic, KernelValueError, NotFiniteError, Relate
 from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.hooks import Displayed
 from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array_attributes import GIVEN, own_gradients
 from kernelab.runtime.context.conversion import HostArray, described
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller, refusal, warn
@@ -398,7 +399,10 @@ class Tape(Observed, Habits, Displayed):
             recorder.adjoint_alone("a backward pass", given)
         token = RECORDER.set(None)
         try:
-            with put_off() if len(recording.records) > FEW else nullcontext():
+            with (
+                put_off() if len(recording.records) > FEW else nullcontext(),
+                own_gradients(self._arrays) if GIVEN else nullcontext(),
+            ):
                 plan = BackwardPlan(tuple(recording.records), seeds)
                 cuts = check(plan, recording)
                 self._findings = tuple([cut.describe() for cut in distinct(cuts)]) if cuts else ()
@@ -514,7 +518,8 @@ class Tape(Observed, Habits, Displayed):
     def zero(self) -> None:
         """Set the gradients of all arrays that took part to zero."""
         self._spare = {}
-        clear_gradients(primal for primal in self._arrays() if primal.allocation.adjoint is not None)
+        with own_gradients(self._arrays) if GIVEN else nullcontext():
+            clear_gradients(primal for primal in self._arrays() if primal.allocation.adjoint is not None)
 
     def reset(self) -> None:
         """Forget all records and saved bytes, and set the gradients to zero."""

@@ -160,7 +160,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         if requires_grad:
             self.requires_grad = True
         if grad is not None:
-            self.grad = grad
+            self.give_gradient(grad)
 
     def _point(
         self, ptr: Any, extents: Any, strides: Any, dtype: Any, deleter: Any, place: Device, capacity: Any

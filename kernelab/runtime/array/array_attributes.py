@@ -7,9 +7,11 @@ text.
 Gradients belong to memory, so all views of it share them; must not know tapes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Self, TypeVar, get_args
+from weakref import ref as weak
 
 from kernelab import hooks
 from kernelab.data_classes import dataclass
@@ -287,6 +289,34 @@ def warn_of_missing_gradient(memory: Allocation) -> None:
         warn(missing if isinstance(missing, Diagnostic) else missing(memory))
 
 
+GIVEN: set[weak[Allocation]] = set()
+"""The memory of gradients that arrays were made with."""
+
+
+@contextmanager
+def own_gradients(arrays: Callable[[], "Iterable[Gradients]"]) -> Iterator[None]:
+    """A context in which memory has the gradients that these arrays were made with.
+
+    Other arrays over it may have been made with others since: a function that PyTorch calls makes some for
+    each call.  Raises KernelValueError where these arrays themselves were made with several.
+    """
+    given: dict[Allocation, Allocation] = {}
+    for elements in arrays():
+        memory, gradient = elements.allocation, elements.given_gradient()
+        if gradient is not None and given.setdefault(memory, gradient) is not gradient:
+            message = "arrays over one memory were made with several gradients, and a tape has recorded both"
+            hint = "pass one of the arrays to all launches, or copy the data for the other"
+            raise refusal(KernelValueError, message, "grad", hint)
+    before = {memory: memory.adjoint for memory in given}
+    try:
+        for memory, gradient in given.items():
+            memory.adjoint = gradient
+        yield
+    finally:
+        for memory, adjoint in before.items():
+            memory.adjoint = adjoint
+
+
 class Gradients(Strided):
     """The part of an array that is about its gradient."""
 
@@ -328,7 +358,9 @@ class Gradients(Strided):
         if allocation.adjoint is None:
             warn_of_missing_gradient(allocation)
             allocation.adjoint = zeros_like_memory(allocation)
-        if self._grad is None or self._grad.allocation is not allocation.adjoint:
+        if self._grad is None or (
+            self._grad.allocation is not allocation.adjoint and self.given_gradient() is None
+        ):
             self._grad = self.twin(allocation.adjoint)
         gradient: Self = self._grad
         return gradient
@@ -352,6 +384,19 @@ class Gradients(Strided):
         self.requires_grad = True
         self.allocation.adjoint = value.allocation
         self._grad = value
+
+    def give_gradient(self, gradient: "Gradients") -> None:
+        """Set the gradient of an array that is being made, which others over its memory leave alone."""
+        self.grad = gradient
+        GIVEN.add(weak(gradient.allocation, GIVEN.discard))
+
+    def given_gradient(self) -> Allocation | None:
+        """The memory of the gradient that this array was made with, where that still counts."""
+        gradient: Allocation | None = None if self._grad is None else self._grad.allocation
+        now = self.allocation.adjoint
+        if gradient is None or now is None or not {weak(gradient), weak(now)} <= GIVEN:
+            return None
+        return gradient
 
     def _no_gradient_of_mine(self, value: Any) -> tuple[str, str] | None:
         """Explain why an array cannot become the gradient, which is shared and not copied."""

@@ -55,7 +55,7 @@ def from_torch(
         warn_at(message, "library", hint)
     wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
     if grad is not None:
-        result.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
+        result.give_gradient(grad if isinstance(grad, array) else from_torch(grad, elem))
     elif wanted:
         result.requires_grad = True
         if t.is_leaf:
