@@ -208,7 +208,10 @@ class FunctionRecord(Simple):
                     bar.host()[...] = primal.grad.host()  # the function has set `.grad` to another array
 
 
-NOTICED = "change it after backward(), or with assign() or fill_(), which are noticed"
+NOTICED = (
+    "record again for another backward pass; otherwise change it after backward(), or with assign() or "
+    "fill_(), which are noticed"
+)
 """What to write in place of a change through a view that an adjoint does not bear."""
 
 
