@@ -63,7 +63,12 @@ def test_modules_and_prepared_launches_answer_too() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("cuda_profiler_start", "left to the driver"),
+        ("cuda_profiler_start", "NVIDIA's profilers"),
+        ("TIMING_ALL", r"kl\.ScopedTimer\("),
+        ("print_memory_report", "tracemalloc"),
+        ("ScopedMemoryTracker", "tracemalloc"),
+        ("CaptureMode", r"kl\.ScopedCapture\(\)"),
+        ("build_experimental", "when it is first launched"),
         ("MemoryKind", "left to the driver"),
         ("set_device_allocator", "left to the driver"),
         ("stream_from_torch", r"kl\.Stream\(cuda_stream="),
@@ -231,7 +236,7 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("Mesh", "meshes and spatial queries"),
         ("tile_load", "tiles"),
         ("ScopedMempool", "memory pools"),
-        ("timing_begin", "memory pools"),
+        ("timing_begin", "what a device does"),
         ("capture_save", "CUDA graphs in files"),
         ("address_of", "hand the array and the index over"),
         ("from_jax", "kl.from_dlpack"),

@@ -237,11 +237,13 @@ GUI|ui|profiler: pictures and times are for Python => write plt.imshow(x.numpy()
     dimensions, and lerp
 capture_\w+: CUDA graphs in files are not part of kernelab => capture what runs straight on: with
     kl.ScopedCapture() as capture
-(Scoped)?(Mempool\w*|PeerAccess|CudaProfiler|Allocator|MemoryTracker)|\w+_external_stream: memory pools and
-    profilers of CUDA are left to the driver => leave it out: a device's memory comes from its own pool
-(timing|TIMING|set_mempool|set_peer|get_mempool|cuda_profiler)_\w+|TimingResult|MemoryKind|\w+[Aa]llocator:
-    memory pools and profilers of CUDA are left to the driver => leave it out: a device's memory comes from
-    its own pool
+CaptureMode: there is one way to capture => leave it out: with kl.ScopedCapture() as capture
+(Scoped)?(Mempool\w*|PeerAccess|Allocator)|\w+_external_stream|(set_mempool|set_peer|get_mempool)_\w+|MemoryKind|\w+[Aa]llocator:
+    memory pools of CUDA are left to the driver => leave it out: a device's memory comes from its own pool
+(timing|TIMING|cuda_profiler)_\w+|TimingResult|ScopedCudaProfiler: kernelab does not list what a device does
+    => write with kl.ScopedTimer("name", synchronize=True), and run the program under NVIDIA's profilers
+print_memory_report|ScopedMemoryTracker: kernelab keeps no account of memory => ask Python's tracemalloc for
+    the host, and the driver for a device: nvidia-smi
 stream_(to|from)_torch: streams go by their address => write
     kl.Stream(cuda_stream=torch.cuda.current_stream().cuda_stream)
 ((to|from)_)?(jax|paddle)|jax_\w+|Jax\w+|(dtype|device|stream)_(to|from)_(jax|paddle): there is no bridge to
@@ -251,10 +253,11 @@ fixedarray: arrays of a fixed size are local to a kernel => make one in the kern
     dtype=float)
 \w*fabricarray\w*: arrays of USD's Fabric are not part of the library => copy them into an array
 render: this part of Warp is not part of kernelab => draw x.numpy() with Matplotlib
+examples: this part of Warp is not part of kernelab => copy the file that you need to a folder of your own
 fem|sim|sparse|\w*GL(Buffer|Texture)\w*: this part of Warp is not part of kernelab => write what
     you need of it as kernels
-print_diagnostics|print_memory_report: there is a command for it => run `kernelab doctor` in a terminal, or
-    `!kernelab doctor` in a cell
+print_diagnostics: there is a command for it => run `kernelab doctor` in a terminal, or `!kernelab doctor` in
+    a cell
 (get|set)_logger|Logger|ScopedLog\w+: kernelab writes no log => it speaks by errors, warnings and print
 compile_aot_module|load_aot_module|get_cuda_\w+|get_cpu_kernel_cache_key|get_suggested_block_size|(un)?map_cuda_device|\w+_ipc_handle|ModuleBuildOptions|clear_lto_cache:
     this is about how Warp builds and runs modules => kernelab builds each kernel by itself, when it is
@@ -332,7 +335,7 @@ linear|cg|cr|gmres|bicgstab|LinearOperator|preconditioner|batched_matmul|adj_(ba
     algebra of whole arrays is not part of kernelab => use SciPy, with the product by the matrix as a kernel
 matmul: arrays have an operator for it => write a @ b
 (MarchingCubes|marching_cubes)\w*: surfaces are not part of the language => use scikit-image
-build|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
+build\w*|context|codegen: this is about how Warp builds and runs modules => kernelab builds each kernel by
     itself, when it is first launched
 softmax: it is not an operation => write e = kl.exp(x - x.max()), then e / e.sum()
 nn|Parameter|Linear|Conv\dd|dropout|cross_entropy|mse_loss|layer_norm|batch_norm|one_hot: there are no
@@ -359,6 +362,12 @@ def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeErro
     close = names if guidance is None else ()
     error = KernelAttributeError.of_name(f"{module} has no {name}{reason}", hint, name, close)
     return ImportError(str(error), name=module) if _is_imported() else error
+
+
+def refuse_module(package: str, name: str) -> None:
+    """Raise ModuleNotFoundError for a module that is not there, where there is advice for its name."""
+    if PUBLIC_NAMES.find(name) is not None:
+        raise ModuleNotFoundError(str(missing(package, name, ())), name=f"{package}.{name}")
 
 
 def _is_imported() -> bool:
