@@ -217,6 +217,20 @@ def test_what_is_wrong_in_a_snippet_is_told_at_its_line() -> None:
     assert (found.span.line, found.span.column, found.span.end_column) == (3, 15, 17)
 
 
+def test_what_an_assembler_does_not_know_is_told_at_the_line_of_the_snippet() -> None:
+    text = """
+@func_native('''
+    asm("no_such_instruction");
+    return x;
+''')
+def f(x: float) -> float: ...
+"""
+    with pytest.raises(KernelSyntaxError, match="no_such_instruction") as caught:
+        _ = made(text + CALLS).program.entry
+    (found,) = caught.value.diagnostics
+    assert found.span is not None and found.span.line == 3
+
+
 def test_an_array_that_seems_to_be_read_only_is_not_written() -> None:
     text = """
 @func_native("auto& e = x[0]; e = 1.0f;")

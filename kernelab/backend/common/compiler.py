@@ -249,15 +249,17 @@ def _useless(command: str, problem: Exception) -> Diagnostic:
 
 
 def _places(stderr: str) -> Iterator[tuple[int, int, str]]:
-    """Each place of the text that the compiler speaks of; of errors outside a snippet, what led there."""
+    """Each place that compiler or assembler speak of; of errors outside a snippet, what led there."""
     message = ""
     for line in stderr.splitlines():
-        place = re.match(r"<stdin>:(\d+):(\d+):\s+(?:(?:fatal )?(error): |(note|required)\b:? ?)(.*)$", line)
+        place = re.match(
+            r"<stdin>:(\d+):(?:(\d+):)?\s+(?:(?:fatal )?([eE]rror): |(note|required)\b:? ?)(.*)$", line
+        )
         if place is None:
             continue
         number, column, is_error, _, text = place.groups()
         message = text if is_error else message or text
-        yield int(number), int(column), message
+        yield int(number), int(column or 1), message
 
 
 _KILLED = re.compile(r"(Killed|Terminated|Interrupt) signal terminated program")
