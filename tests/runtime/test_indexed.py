@@ -112,6 +112,7 @@ def test_it_says_what_it_is() -> None:
     x = grid()[[0, 2]]
     assert (x.shape, x.ndim, x.size, len(x), x.dtype, x.is_contiguous) == ((2, 4), 2, 8, 2, kl.vec3, False)
     assert "indexedarray" in repr(x)
+    assert str(kl.array([1.0, 3.0, 4.0])[[0, 2]]) == "[1. 4.]"
     assert kl.indexedarray[float] == kl.array[float] and kl.indexedarray2d[float] == kl.array2d[float]
     assert kl.indexedarray(dtype=kl.vec3, ndim=2) == kl.array(dtype=kl.vec3, ndim=2)
 

@@ -80,10 +80,12 @@ class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name
         )
 
     def __repr__(self) -> str:
+        return f"indexedarray({self}, shape={self.shape}, dtype={self.dtype}, device={self.device})"
+
+    def __str__(self) -> str:
         behind = (self.data, *(picked for picked in self.indices if picked is not None))
         readable = all(unreadable(each) is None for each in behind)
-        values = self.numpy() if readable else "<other values in each lane>"
-        return f"indexedarray({values}, shape={self.shape}, dtype={self.dtype}, device={self.device})"
+        return str(self.numpy()) if readable else "<other values in each lane>"
 
     def __len__(self) -> int:
         return self.shape[0]
