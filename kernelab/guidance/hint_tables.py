@@ -210,6 +210,7 @@ fill: write a loop over its elements, or x[:] = value
 copy: write a loop over its elements, or y[:] = x
 item: write x[0]
 reshape: index it as it is, or reshape it on the host
+ptr: kernels have no addresses: index it as it is, or pass x.reshape((3, 4)) from the host
 flatten: index it as it is, or flatten it on the host
 numpy: a kernel works on the elements: x[i]
 sum: write a loop: s = 0.0, then s += x[k] for k in range(len(x))
