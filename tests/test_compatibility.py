@@ -88,6 +88,20 @@ def test_names_of_warp_that_are_not_there_say_what_to_do(name: str, hint: str) -
         getattr(kl, name)
 
 
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: kl.ScopedCapture(apic=True), "leave it out: captured launches are not saved"),
+        (lambda: kl.capture_begin(capture_mode=2), "leave it out: there is one way to capture"),
+        (lambda: kl.from_torch(None, return_ctype=True), "leave it out: a launch takes the array"),
+        (lambda: kl.Stream("cuda", -1), r"write kl\.Stream\(device\)"),
+    ],
+)
+def test_options_of_warp_that_are_not_there_are_left_out(call: Callable[[], Any], hint: str) -> None:
+    with pytest.raises(kl.KernelTypeError, match=f"hint: {hint}"):
+        call()
+
+
 def test_timers_can_be_silenced_together(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

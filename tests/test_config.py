@@ -31,6 +31,7 @@ def test_a_setting_of_warps_is_taken_and_says_why_it_changes_nothing() -> None:
     kl.config.max_unroll = 16
     assert "always checked" in kl.config.UNUSED["mode"]
     assert "the GPU that it is launched on" in kl.config.UNUSED["ptx_target_arch"]
+    assert kl.config.launch_array_access_mode == kl.config.LaunchArrayAccessMode.STRICT
 
 
 @pytest.mark.parametrize("name", ["check_races", "live_tapes", "verify_autograd_array_access"])

@@ -257,6 +257,8 @@ __all__ = [
 # ------------------------------------------------------------------------------- settings that change nothing
 
 
+LaunchArrayAccessMode = IntEnum("LaunchArrayAccessMode", "RELAXED CHECKED STRICT", start=0)
+
 _BY_REASON: dict[str, dict[str, object]] = {
     "indices are always checked": {"mode": "release"},
     "ask a tape: tape.backward(check_finite=True)": {"verify_fp": False},
@@ -288,7 +290,9 @@ _BY_REASON: dict[str, dict[str, object]] = {
     "what is captured has been built before": {"enable_graph_capture_module_load_by_default": True},
     "memory is freed with its last array": {"track_memory": False},
     "nothing is recorded for it": {"deterministic_max_records": 0, "deterministic_debug": False},
-    "tapes know from a kernel what it reads": {"launch_array_access_mode": None},
+    "a launch takes arrays of its own device alone": {
+        "launch_array_access_mode": LaunchArrayAccessMode(2), "LaunchArrayAccessMode": LaunchArrayAccessMode,
+    },
 }  # fmt: skip
 
 DEFAULTS = {name: value for settings in _BY_REASON.values() for name, value in settings.items()}

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelab.backend.cuda.synchronisation import TorchStream
 from kernelab.errors import KernelTypeError, KernelValueError
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.lang.types import SCALARS, Scalar, Value, bfloat16, scalar_of, uint16
 from kernelab.runtime.array.array import array, require_array
 from kernelab.runtime.array.exchange import capsule, warn_of_end
@@ -22,6 +23,7 @@ from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.torch_versions import count_writes
 
 
+@explains_bad_calls(return_ctype="leave it out: a launch takes the array, or the tensor itself")
 def from_torch(
     t: Any,
     dtype: Any = None,

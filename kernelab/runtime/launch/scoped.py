@@ -213,6 +213,13 @@ def release(space: Space, lent: list[Scratch]) -> None:
         scratch.release()
 
 
+_OF_WARP = {
+    "apic": "leave it out: captured launches are not saved in files",
+    "capture_mode": "leave it out: there is one way to capture",
+}
+
+
+@explains_bad_calls(**_OF_WARP)
 def capture_begin(
     device: Device | str | None = None,
     stream: Stream | None = None,
@@ -277,6 +284,7 @@ class ScopedCapture:
     the host looking at arrays of the device, kernels that were never launched before.
     """
 
+    @explains_bad_calls(**_OF_WARP)
     def __init__(
         self,
         device: Device | str | None = None,

@@ -14,6 +14,7 @@ from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, S
 from kernelab.backend.cuda.nvidia import Driver
 from kernelab.backend.cuda.synchronisation import LEGACY
 from kernelab.errors import KernelMemoryError, LaunchError, a_thing, with_article
+from kernelab.guidance.bad_calls import explains_bad_calls
 from kernelab.runtime.context.recorder import refusal
 from kernelab.runtime.memory.device import DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.memory.memory import Allocation, copy_bytes
@@ -30,6 +31,7 @@ class Stream:
     which has to live as long as this object.  Raises LaunchError for the CPU, which has no streams.
     """
 
+    @explains_bad_calls(priority="leave it out", positional="write kl.Stream(device): it has no priority")
     def __init__(self, device: Device | str | None = None, *, cuda_stream: int | None = None) -> None:
         place, space = _cuda(device, "a stream")
         self.device = place
@@ -116,6 +118,7 @@ class Event:
     Raises LaunchError for the CPU, which has no streams.
     """
 
+    @explains_bad_calls()
     def __init__(self, device: Device | str | None = None, *, enable_timing: bool = False) -> None:
         self.device, space = _cuda(device, "an event")
         self.enable_timing = bool(enable_timing)
