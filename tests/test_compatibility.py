@@ -16,8 +16,9 @@ def test_devices_of_other_kinds_are_not_there() -> None:
     assert (kl.get_cuda_driver_version() is None) <= (kl.get_cuda_devices() == [])
     assert kl.is_device_available("cpu") and not kl.is_device_available("cuda:99")
     assert kl.get_device("cpu").sm_count == 0 and not kl.get_device("cpu").is_capturing
-    assert kl.can_access("cpu", "cpu") and not kl.is_mempool_supported("cpu")
-    assert not kl.get_device("cpu").is_mempool_supported and not kl.get_device("cpu").is_mempool_enabled
+    assert kl.can_access("cpu", "cpu") and kl.can_access("cpu", kl.ones(2))
+    assert not kl.is_mempool_supported("cpu") and not kl.get_device("cpu").is_mempool_supported
+    assert not kl.get_device("cpu").is_mempool_enabled
     assert isinstance(None, kl.DeviceLike) and isinstance(kl.get_device("cpu"), kl.DeviceLike)
     kl.synchronize_device("cpu")
     with pytest.raises(kl.LaunchError, match="cuda:99"):

@@ -20,7 +20,7 @@ clone: write kl.clone(x)
 requires_grad_: write x.requires_grad = True
 at: write x[i] = value, x[i] += value, or a kernel where a gradient is needed
 from_numpy: write x.assign(values)
-devices: write x.device
+devices|memory_kind: write x.device
 block_until_ready: write kl.synchronize()
 len|length: write len(x)
 gradient|gradients: write x.grad, when tape.backward(loss) has run

@@ -120,9 +120,9 @@ def is_conditional_graph_supported() -> bool:
     return False
 
 
-def can_access(target_device: Device | str, peer_device: Device | str) -> bool:
-    """Whether the first device gets bytes of the second without passing through the host: of itself alone."""
-    return get_device(target_device) == get_device(peer_device)
+def can_access(target_device: Device | str, peer: Device | str | array) -> bool:
+    """Whether a device gets bytes of another, or of an array, without the host: of itself alone."""
+    return get_device(target_device) == (peer.device if isinstance(peer, array) else get_device(peer))
 
 
 def is_mempool_access_supported(target_device: Device | str, peer_device: Device | str) -> bool:

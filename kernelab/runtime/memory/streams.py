@@ -293,9 +293,8 @@ def _cuda(device: Device | str | None, what: str) -> tuple[Device, Space]:
     place = get_device(device)
     if place.space is None:
         named = "the default device is the CPU" if device is None else "the CPU has none"
-        hint = (
-            'name one, kl.Stream("cuda"); without a GPU leave streams and events out: launches run in order'
-        )
+        made = "kl.Stream" if what == "a stream" else "kl.Event"
+        hint = f'name one, {made}("cuda"); without a GPU leave streams and events out: launches run in order'
         raise LaunchError.of(f"{what} is of a CUDA device, and {named}", "device", hint)
     return place, place.space
 
