@@ -33,6 +33,10 @@ PASSED_ON: dict[str, Read] = {
     "a slice": lambda made: made[0:3],
     "another shape": lambda made: made.reshape((3, 1)),
     "a copy": lambda made: _copied(made),
+    "an array of it": kl.array,
+    "an array of several": lambda made: kl.array([made, made])[1],
+    "its memory": lambda made: kl.array(made, copy=False),
+    "its values": lambda made: kl.array(made.list(), dtype=float),
 }
 TWICE = kl.func.custom_vjp(lambda a: a * 2.0, lambda a, bar: bar * 2.0)
 READERS: dict[str, Read] = {
@@ -78,6 +82,16 @@ def test_what_a_function_returns_is_told(derived: Callable[[Read], Any], passed_
 def test_what_something_in_a_transform_reads_is_told(reader: Read, made: Read) -> None:
     with pytest.warns(kl.KernelWarning, match=TOLD):
         kl.func.grad(lambda x: (reader(made(np.sin((x * x).numpy()))) * x).sum())(leaf())
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("passed_on", PASSED_ON.values(), ids=PASSED_ON)
+def test_what_a_launch_on_a_tape_reads_is_told(passed_on: Read, made: Read) -> None:
+    x = leaf()
+    with kl.Tape() as tape:
+        loss = (passed_on(made(np.sin((x * x).numpy()))).reshape((3,)) * x).sum()
+    with pytest.warns(kl.KernelWarning, match=TOLD):
+        tape.backward(loss)
 
 
 @pytest.mark.parametrize("made", MADE)

@@ -233,7 +233,8 @@ class Provenance(Witness):
         sources = self.known(references)
         if any(source.elements.allocation is elements.allocation for source in sources) and how == "array":
             return None  # another view of the same memory
-        if not sources and (references or how in FILLS or not _is_array_of_floats(data)):
+        may_depend = _is_array_of_floats(data) or self._holds_arrays_of_host(data, record)
+        if not sources and (references or how in FILLS or not may_depend):
             self.replaced(elements, record)
             return None
         several, earlier = self.arrays.setdefault(elements.allocation, []), len(self.host_reads)
@@ -246,6 +247,15 @@ class Provenance(Witness):
                 return several[-1]
         several.append(values)
         return several[-1]
+
+    def _holds_arrays_of_host(self, data: Any, record: int) -> bool:
+        """Whether data are an array that the host has made after it had read values, or hold one."""
+        if isinstance(data, list | tuple):
+            return any(self._holds_arrays_of_host(part, record) for part in data)
+        if not isinstance(data, array):
+            return False
+        self.look_again(data, record)
+        return self.is_made_by_host(data.allocation)
 
     def filled(self, memory: Allocation, sources: Origins, record: int) -> None:
         """Note that numbers with origins went into some memory through a view of NumPy's."""
