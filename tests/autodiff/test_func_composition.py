@@ -423,3 +423,10 @@ def test_a_function_that_is_another_one_for_other_columns_is_an_error(transform:
 def test_one_that_is_the_same_is_none(transform: Any) -> None:
     transform(lambda x: x * float("nan"))
     transform(lambda x: sine(x) + float("inf"))
+
+
+def test_an_argument_whose_memory_the_function_shares_is_no_data_of_the_host() -> None:
+    x, y = kl.array([1.0, 2.0], dtype=kl.float64), kl.array([3.0, 4.0], dtype=kl.float64)
+    by_x, by_y = kl.func.jacfwd(lambda x, y: kl.array(x, copy=False) * y, (0, 1))(x, y)
+    assert by_x.numpy().tolist() == [[3.0, 0.0], [0.0, 4.0]]
+    assert by_y.numpy().tolist() == [[1.0, 0.0], [0.0, 2.0]]

@@ -196,6 +196,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool, place: Device
     ) -> None:
         source = data
+        is_array = isinstance(data, array)
         if isinstance(data, array):
             origins = look_at(data)
             source = traced(data.seen(), origins) if origins else data
@@ -222,6 +223,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             allocation.folded |= self.folds
             self._note_shared(before)
             count_writes(self, source)
+            if is_array:
+                return  # the memory of an array, whose values nobody has made
         made_from_host(self, source)
 
     def _note_shared(self, before: int) -> None:
@@ -338,6 +341,9 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
         return int(self.item())
 
     def __round__(self, digits: int | None = None) -> float:
+        if self.size != 1:
+            hint = "write kl.round(x), or kl.round(x * 100.0) / 100.0 for two places"
+            raise KernelTypeError.of(f"round() of Python takes one number, not {self.size}", "type", hint)
         return round(self.item(), digits)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[Any]:
