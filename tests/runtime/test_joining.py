@@ -70,3 +70,21 @@ def test_tapes_and_transforms_differentiate_it() -> None:
 def test_what_does_not_go_together_is_refused(join: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(kl.KernelError, match=message):
         join(kl.ones(3))
+
+
+def test_arrays_of_structs_are_joined_and_differentiated() -> None:
+    module = kl.compile(
+        "class Body:\n    m: float\n    v: vec3\n\n"
+        "def energy(b: array[Body], e: array[float]):\n    i = tid()\n    e[i] = b[i].m * b[i].m + b[i].v[0]"
+    )
+    a, b = (kl.zeros(n, dtype=module["Body"], requires_grad=True) for n in (2, 3))
+    a["m"].assign([1.0, 2.0])
+    b["m"].assign([3.0, 4.0, 5.0])
+    e = kl.zeros(5, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(module["energy"], 5, [kl.concatenate([a, b]), e])
+        total = e.sum()
+    tape.backward(total)
+    assert e.list() == [1.0, 4.0, 9.0, 16.0, 25.0]
+    assert (a.grad["m"].list(), b.grad["m"].list()) == ([2.0, 4.0], [6.0, 8.0, 10.0])
+    assert kl.stack([a, a]).shape == (2, 2)

@@ -234,6 +234,26 @@ def test_what_does_not_fit_is_refused(call: Callable[[kl.array], Any], message: 
         call(kl.ones(3))
 
 
+def test_structs_are_refused_and_the_field_is_named() -> None:
+    bodies = kl.zeros(3, dtype=kl.compile("class Body:\n    m: float")["Body"])
+    with pytest.raises(kl.KernelTypeError, match=r"elements of Body have no sums(.|\n)*x\['m'\]"):
+        kl.utils.array_scan(bodies, bodies)
+
+
+def test_products_of_elements_are_named_where_a_matrix_product_is_refused() -> None:
+    vectors = kl.zeros(3, dtype=kl.vec3)
+    with pytest.raises(kl.KernelTypeError, match=r"kl.dot\(a, b\) for vectors"):
+        vectors @ vectors
+    with pytest.raises(kl.KernelTypeError, match=r"write a \* b for matrices"):
+        kl.zeros(3, dtype=kl.mat33) @ vectors
+
+
+def test_pythons_round_of_several_numbers_names_that_of_arrays() -> None:
+    assert round(kl.array([2.4])) == 2
+    with pytest.raises(kl.KernelTypeError, match=r"kl.round\(x\)"):
+        round(kl.ones(2))
+
+
 def test_the_first_elements_may_be_those_along_an_axis_or_in_a_row() -> None:
     values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     x = kl.array(values)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.errors import KernelTypeError, KernelValueError
-from kernelab.lang.types import is_differentiable, scalar_of
+from kernelab.lang.structs import has_derivative
+from kernelab.lang.types import scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.conversion import described, is_whole
 from kernelab.runtime.context.recorder import refusal
@@ -71,7 +72,7 @@ def _joined(parts: Sequence[array], axis: int, name: str) -> array:
             message = f"{name} does not join shapes {first.shape} and {part.shape} along axis {axis}"
             raise refusal(KernelValueError, message, "shape", "all other extents have to be the same")
     shape = (*first.shape[:axis], sum(part.shape[axis] for part in parts), *first.shape[axis + 1 :])
-    traced = is_differentiable(first.dtype) and any(part.requires_grad for part in parts)
+    traced = has_derivative(first.dtype) and any(part.requires_grad for part in parts)
     whole = zeros(shape, first.dtype, first.device, traced)
     end = 0
     for part in parts:

@@ -190,7 +190,7 @@ def matmul(left: Any, right: Any) -> Any:
     a, b = arrays_of((left, right))
     if a.dtype != b.dtype or not isinstance(a.dtype, Scalar) or a.dtype == bool_:
         message = f"@ multiplies numbers of one type, not {a.dtype} by {b.dtype}"
-        hint = "for vectors write kl.utils.array_inner(x, y), or dot(x[i], y[i]) in a kernel"
+        hint = "element by element write a * b for matrices, kl.dot(a, b) for vectors"
         if isinstance(a.dtype, Scalar) and isinstance(b.dtype, Scalar):
             wider = max((a.dtype, b.dtype), key=lambda type: (type.is_float, type.bits))
             other = a.dtype if b.dtype == wider else b.dtype
@@ -260,6 +260,7 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
     """
     in_array = plain(in_array)
     _require_alike(in_array, out_array)
+    _refuse_structs(in_array, "have no sums", "scan")
     if in_array.ndim != 1:
         message = f"a scan goes along one dimension, and the array has {in_array.ndim}"
         raise KernelTypeError.of(message, "ndim", "write x.flatten()")
