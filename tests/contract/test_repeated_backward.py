@@ -471,3 +471,47 @@ def test_the_gradient_of_a_result_of_custom_vjp_is_replaced() -> None:
         assert np.array_equal(y.grad, [1.0, 1.0])
         assert np.array_equal(u.grad, [7.0, 13.0])
         assert np.array_equal(x.grad, np.multiply([21.0, 39.0], passes))
+
+
+PUT: dict[str, Callable[[Any, Any], Any]] = {
+    "by fill_": lambda gradient, _: gradient.fill_(7.0),
+    "through a view": lambda gradient, _: gradient.numpy().fill(7.0),
+    "through two views, one after the other": lambda gradient, _: [
+        np.asarray(gradient).__setitem__(k, 7.0) for k in range(2)
+    ],
+    "through a view from before the pass": lambda _, view: view.fill(7.0),
+}
+
+
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT)
+@pytest.mark.parametrize("again", [False, True], ids=["the same tape", "another tape"])
+def test_a_cotangent_that_somebody_puts_on_the_way_after_a_pass_counts(put: Any, again: bool) -> None:
+    x, y, z = (kl.array([1.0, 2.0], requires_grad=True) for _ in range(3))
+
+    def recorded() -> kl.Tape:
+        with kl.Tape() as tape:
+            kl.copy(y, x * x)
+            kl.copy(z, 3.0 * y)
+        return tape
+
+    tape, view = recorded(), y.grad.numpy()
+    z.grad.fill_(1.0)
+    tape.backward()
+    x.grad.zero_()
+    tape = recorded() if again else tape
+    put(y.grad, view)
+    tape.backward()
+    assert x.grad.list() == [20.0, 40.0]
+
+
+def test_what_a_pass_leaves_on_the_way_is_no_cotangent_though_the_host_looks_at_it() -> None:
+    x, y, z = (kl.array([1.0, 2.0], requires_grad=True) for _ in range(3))
+    with kl.Tape() as tape:
+        kl.copy(y, x * x)
+        kl.copy(z, 3.0 * y)
+    view = y.grad.numpy()
+    for _ in range(2):
+        z.grad.fill_(1.0)
+        tape.backward()
+        assert view.tolist() == y.grad.numpy().tolist() == [3.0, 3.0]
+    assert x.grad.list() == [12.0, 24.0]

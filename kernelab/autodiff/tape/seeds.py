@@ -37,7 +37,7 @@ from kernelab.runtime.context.conversion import HostArray, described, host_value
 from kernelab.runtime.context.recorder import Place, called, inform, name_in_caller, refusal
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
-from kernelab.runtime.memory.memory import Allocation, copy_bytes
+from kernelab.runtime.memory.memory import UNKNOWN, Allocation, copy_bytes
 
 
 class Opening(type):
@@ -152,6 +152,10 @@ def seeds_of(
 
 MOST_KEPT = 65_536
 """Up to how many numbers of the cotangents of a sweep are copied where nobody watches."""
+
+
+MOST_SUMMED = 1 << 20
+"""Up to how many bytes of a leaf's gradient have a checksum: optimisers of NumPy read all after each pass."""
 
 
 def kept(seeds: Seeds, is_watched: bool) -> dict[array, HostArray] | None:
@@ -296,7 +300,7 @@ def _require_written(cotangent: array, what: str) -> None:
 
 def _is_filled(gradient: Allocation | None) -> bool:
     """Whether there are numbers in some gradients that are not those of a sweep."""
-    if gradient is None or gradient.left == gradient.version:
+    if gradient is None or gradient.is_as_left:
         return False
     return bool(np.frombuffer(gradient.seen(), np.uint8).any())
 
@@ -419,10 +423,15 @@ def count_pass(plan: BackwardPlan, earlier: Mapping[array, Passes | None], here:
     Informs of gradients that hold earlier passes, too.
     """
     leaves: list[tuple[weakref.ref[Allocation], int]] = []
+    inputs = {elements.allocation for elements in earlier}
     for target in plan.published():
         gradient = target.allocation.adjoint
         if gradient is not None:
             gradient.left, gradient.leaves = gradient.version, leaves
+            is_unsummed = gradient.nbytes > MOST_SUMMED and target.allocation in inputs
+            gradient.left_sum = UNKNOWN if is_unsummed else None
+            if gradient.exposure is not None or gradient.borrowed:
+                gradient.sum_left()
     for elements, passes in earlier.items():
         memory = elements.allocation
         if (gradient := memory.adjoint) is not None:

@@ -9,6 +9,7 @@ import ctypes
 import itertools
 import sys
 import weakref
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import addressof
@@ -74,6 +75,10 @@ _NOBODY = Watches()
 """The watchers of an allocation that nobody watches yet."""
 
 
+UNKNOWN = -1
+"""The checksum of bytes that nobody compares."""
+
+
 class Allocation:
     """A stretch of memory that one or more arrays look at, compared by identity.
 
@@ -84,8 +89,9 @@ class Allocation:
     left, and that launch; `missing` says why a backward pass could not reach what is here.  `unwritten` knows
     which bytes nobody has written, where checked mode asks for that (`memory.unwritten`).  `passes` says
     which backward passes have added up here, and `left` is the version that the last one left, with respect
-    to `leaves`, which had the versions that stand beside them (`tape.seeds`).  `copy_of` says of which bytes
-    this was a copy, and in which version.  `began_as_zeros` says what version 0 held.
+    to `leaves`, which had the versions that stand beside them (`tape.seeds`); `left_sum` is the checksum of
+    its bytes, where the host has a view of them.  `copy_of` says of which bytes this was a copy, and in which
+    version.  `began_as_zeros` says what version 0 held.
     """
 
     __slots__ = (
@@ -100,6 +106,7 @@ class Allocation:
         "folded",
         "leaves",
         "left",
+        "left_sum",
         "missing",
         "nbytes",
         "origin",
@@ -145,6 +152,7 @@ class Allocation:
         self.unwritten: Any = None
         self.passes: Any = None
         self.left = -1
+        self.left_sum: int | None = None
         self.leaves: Sequence[tuple[weakref.ref[Allocation], int]] = ()
         self.copy_of: tuple[object, ...] = ()
         self.watches = _NOBODY
@@ -203,7 +211,20 @@ class Allocation:
                 self.register_addresses()
             exposure = self.buffer()
             self.exposure = weakref.ref(exposure)
+            self.sum_left()
         return exposure
+
+    def sum_left(self) -> None:
+        """Note what a backward pass has left here, if there is a view that may change it unseen."""
+        if self.left == self.version and self.left_sum is None and self.is_exposed:
+            self.left_sum = zlib.crc32(self.seen())
+
+    @property
+    def is_as_left(self) -> bool:
+        """Whether nobody has changed the bytes that a backward pass left, not even through a view."""
+        if self.left != self.version:
+            return False
+        return self.left_sum in (None, UNKNOWN) or self.left_sum == zlib.crc32(self.seen())
 
     def end(self, refuse: Callable[[], Any]) -> None:
         """Leave bytes that are NaN as floats, and call `refuse`, which raises, for a view or its tracking."""
