@@ -1,6 +1,8 @@
 """An array that the host has made of values it took is told, whatever reads it first: a launch or another."""
 
+import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -136,6 +138,29 @@ def test_what_such_a_function_captures_in_a_transform_is_told(used: Callable[...
 
     with pytest.warns(kl.KernelWarning, match=TOLD):
         kl.func.grad(loss)(leaf())
+
+
+TAKEN: dict[str, Read] = {
+    "plain": lambda left: kl.array(np.asarray(left)),
+    "pickled": lambda left: pickle.loads(pickle.dumps(left)),
+    "scaled": lambda left: left.numpy() * 1.0 * kl.ones(3),
+    "an array of it": kl.array,
+}
+
+
+@pytest.mark.parametrize("taken", TAKEN.values(), ids=TAKEN)
+@pytest.mark.parametrize("on_tape", [True, False], ids=["tape", "grad"])
+def test_what_the_host_takes_of_what_such_a_function_leaves_is_told(taken: Read, on_tape: bool) -> None:
+    def loss(x: Any) -> Any:
+        left = kl.zeros(3)
+        kl.func.custom_vjp(lambda a: left.assign(a * a) * 1.0, lambda a, bar: 2.0 * a * bar)(x * x)
+        return (taken(left) * x).sum()
+
+    x, tape = leaf(), kl.Tape()
+    with tape if on_tape else nullcontext():
+        total = loss(x) if on_tape else x
+    with pytest.warns(kl.KernelWarning, match=f"{TOLD}|a function of custom_vjp computed it here"):
+        tape.backward(total) if on_tape else kl.func.grad(loss)(x)
 
 
 @pytest.mark.parametrize("made", MADE)

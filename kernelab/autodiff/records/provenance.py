@@ -134,11 +134,11 @@ class Provenance(Witness):
 
     def take(self, elements: array, record: int = 0) -> Origins:
         """Note that the host takes the values of an array; their origins."""
-        came = self.sources_of(elements.allocation)
-        if came and not elements.requires_grad:
-            return (ref(came[-1]),)
-        place = caller()
+        came, place = self.sources_of(elements.allocation), caller()
         key = elements.allocation, place, elements.allocation.version
+        if came and not elements.requires_grad:
+            self._host_reads.setdefault(key, came[-1])
+            return (ref(came[-1]),)
         source = self._host_reads.get(key)
         if source is None:
             if not self._known:
