@@ -5,6 +5,7 @@ what the tape never read, with respect to the value at the end.
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -515,3 +516,24 @@ def test_what_a_pass_leaves_on_the_way_is_no_cotangent_though_the_host_looks_at_
         tape.backward()
         assert view.tolist() == y.grad.numpy().tolist() == [3.0, 3.0]
     assert x.grad.list() == [12.0, 24.0]
+
+
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_a_gradient_that_another_tape_has_left_on_the_way_is_told_of_where_it_is_left_out(
+    is_cleared: bool,
+) -> None:
+    x = kl.array([1.0, 2.0], requires_grad=True)
+    with kl.Tape() as first:
+        y = x * x
+        total = (y * y).sum()
+    with kl.Tape() as second:
+        loss = kl.sin(y).sum()
+    second.backward(loss)
+    if is_cleared:
+        y.grad.zero_()
+    total.grad.fill_(1.0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        first.backward()
+    assert x.grad.list() == [4.0, 32.0]
+    assert ["grads={y: y.grad}" in str(one.message) for one in told] == ([] if is_cleared else [True])

@@ -34,7 +34,7 @@ from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import device_add, device_fill, move, put
 from kernelab.runtime.context.conversion import HostArray, described, host_values, summed
-from kernelab.runtime.context.recorder import Place, called, inform, name_in_caller, refusal
+from kernelab.runtime.context.recorder import Place, called, inform, name_in_caller, refusal, warn_at
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.memory import UNKNOWN, Allocation, copy_bytes
@@ -286,10 +286,36 @@ def _held_gradients(recording: Recording) -> dict[array, Cotangent]:
             message += f": the tape has recorded nothing{' since it was reset' if recording.epoch else ''}"
             hint = "compute inside `with tape:`, then call tape.backward(loss)"
         raise refusal(TapeError, message, "loss", hint)
+    _warn_of_other_tapes(recording, [target for target in others if target.allocation not in filled])
     gradients = [(target, gradient) for target in held if (gradient := target.grad) is not None]
     for target, gradient in gradients:
         _require_written(gradient, f"the gradient of {called(target)}")
     return dict(gradients)
+
+
+def _warn_of_other_tapes(recording: Recording, targets: Sequence[array]) -> None:
+    """Warn of gradients on the way that a pass over another tape has left, of which they are leaves."""
+    left = {target.allocation: target for target in targets if _holds_passes(target.allocation.adjoint)}
+    read: set[Allocation] = set()
+    for record in recording.records if left else ():
+        read.update(source.allocation for source in record.read)
+        for memory in [target.allocation for target in record.written if target.allocation in left]:
+            target = left.pop(memory)
+            if memory not in read:
+                name = called(target)
+                message = (
+                    f"the gradient of {name} is what a pass over another tape has left: backward() does "
+                )
+                message += "not start from it"
+                y = name.strip("`") if name.startswith("`") else "y"
+                hint = f"write backward(grads={{{y}: {y}.grad}}), or clear it: {y}.grad.zero_()"
+                warn_at(message, "seed", hint)
+
+
+def _holds_passes(gradient: Allocation | None) -> bool:
+    if gradient is None or passes_in(gradient) is None:
+        return False
+    return bool(np.frombuffer(gradient.seen(), np.uint8).any())
 
 
 def _require_written(cotangent: array, what: str) -> None:
