@@ -87,7 +87,7 @@ class Optimizer(ABC):
                 message = f"parameter {k} is {what}: an optimiser changes arrays of floats"
                 hint = "write kl.array(..., dtype=float, requires_grad=True)"
                 given: Any = param
-                if isinstance(given, Instance):
+                if isinstance(given, Instance) and given._struct.fields:
                     field = given._struct.fields[0].name
                     hint = f"give its fields arrays, {hint[6:]}, and pass these: [s.{field}]"
                 raise KernelTypeError.of(message, "optim", hint)

@@ -89,6 +89,8 @@ sort_pairs(B[0, 1:4], A[0:3])
         ),
         ("class G:\n    ...\ndef k(g: array[G]):\n    g[0].v[0] = 1.0", "G has no fields"),
         ("class G:\n    ...\nclass H:\n    g: G\ndef k(h: array[H]):\n    h[0].g.v = 1.0", "G has no fields"),
+        ("class G:\n    ...\ndef k(h: G):\n    h[0].g.v = 1.0", "a G is not indexed(.|\n)*it has no fields"),
+        ("class G:\n    ...\nclass H:\n    g: G\ndef k(h: H):\n    h.g += 1.0", "is G, not a number"),
         (
             "def k(y: array[float]):\n    i = tid()\n    y[i] = vector(length=0, dtype=float)[i]",
             "no components",

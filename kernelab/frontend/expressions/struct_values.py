@@ -246,7 +246,7 @@ def _enter(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.exp
     if not isinstance(base, StructArrayRef) or base.ndim == 0:
         struct = _struct_of(base)
         assert struct is not None
-        hint = f"take a field: {struct.fields[0].name}, for example"
+        hint = f"take a field: {struct.fields[0].name}, for example" if struct.fields else "it has no fields"
         raise frame.error(node, f"a {struct} is not indexed", hint=hint)
     if len(group) > base.ndim:
         raise frame.error(node, f"{describe(base)} takes {counted(base.ndim, 'index')}, not {len(group)}")
@@ -396,6 +396,6 @@ def no_number(frame: Frame, spot: Place) -> Mistake:
     """The mistake of `+=` on a struct."""
     text = ast.unparse(spot.node)
     hint = ""
-    if isinstance(spot.type, Struct):
+    if isinstance(spot.type, Struct) and spot.type.fields:
         hint = f"change its fields: {text}.{spot.type.fields[0].name} += ..."
     return frame.error(spot.node, f"{text} is {spot.type}, not a number", hint=hint)
