@@ -95,19 +95,6 @@ def _offer_magic() -> None:
     _import_when_idle(shell)
 
 
-class _LastFinder:
-    """Says what to use in place of a module of Warp's, as for ``import kernelab.sparse``."""
-
-    @staticmethod
-    def find_spec(name: str, _path: object, _target: object = None) -> None:
-        package, _, last = name.rpartition(".")
-        if package in ("kernelab", "kernelab.optim"):
-            _imported("kernelab.guidance.missing_names").refuse_module(package, last)
-
-
-_sys.meta_path.append(_LastFinder())
-
-
 _FIRST_USED = (
     "kernelab.lang.ir kernelab.builtins.convert kernelab.frontend.meaning.name_lookup kernelab.language "
     "kernelab.runtime.kernel.kernel kernelab.autodiff.tape.tape kernelab.views.kernel.code_view "

@@ -334,6 +334,4 @@ def _kernel(name: str, elem: Scalar) -> Kernel:
 
 __all__ = ["SGD", "Adam", "Optimizer"]
 
-__path__: list[str] = []  # an import of kernelab.optim.linear hears what to use instead
-
 __getattr__, __dir__ = face(__name__, __all__)

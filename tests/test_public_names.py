@@ -37,20 +37,14 @@ def test_a_star_brings_the_types_and_hides_no_type_of_python() -> None:
         ("from kernelab import zeross", "did you mean zeros"),
         ("from kernelab.func import scan", "write for and if"),
         ("from kernelab.types import ndarray", "did you mean array"),
-        ("from kernelab.sparse import bsr_zeros", "write what you need of it as kernels"),
-        ("import kernelab.render", "draw x.numpy"),
-        ("import kernelab.examples.core", "copy the file that you need"),
-        ("from kernelab.optim.linear import cg", "use SciPy"),
+        ("from kernelab import sparse", "write what you need of it as kernels"),
+        ("from kernelab import examples", "copy the file that you need"),
+        ("from kernelab.optim import linear", "use SciPy"),
     ],
 )
 def test_the_import_of_a_missing_name_is_answered(statement: str, hint: str) -> None:
     with pytest.raises(ImportError, match=rf"kernelab[\w.]* has no \w+.*\n  hint: {hint}"):
         exec(statement, {})
-
-
-def test_a_module_that_nobody_knows_is_missing_as_for_python() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'kernelab\.nowhere'$"):
-        exec("import kernelab.nowhere", {})
 
 
 def test_a_missing_name_is_absent_where_one_asks_without_an_import() -> None:

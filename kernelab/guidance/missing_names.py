@@ -364,12 +364,6 @@ def missing(module: str, name: str, names: Iterable[str]) -> KernelAttributeErro
     return ImportError(str(error), name=module) if _is_imported() else error
 
 
-def refuse_module(package: str, name: str) -> None:
-    """Raise ModuleNotFoundError for a module that is not there, where there is advice for its name."""
-    if PUBLIC_NAMES.find(name) is not None:
-        raise ModuleNotFoundError(str(missing(package, name, ())), name=f"{package}.{name}")
-
-
 def _is_imported() -> bool:
     """Whether `from module import name` asks, for which Python hides the text of an AttributeError."""
     frame = sys._getframe(1)
