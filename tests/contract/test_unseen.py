@@ -1,5 +1,6 @@
 """Writes behind the tape's back: an error where an adjoint has to pass them, silence where none does."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,3 +133,30 @@ def test_a_computed_number_without_requires_grad_passes_its_adjoint_on() -> None
         total[3](y, loss)
     tape.backward(loss)
     assert x.grad.list() == [12, 12, 12]
+
+
+SQUARES = kl.func.custom_vjp(lambda q: q * q, lambda q, bar: 2.0 * q * bar)
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "the array": SQUARES,
+    "a slice": lambda y: SQUARES(y[1:]),
+    "another shape": lambda y: SQUARES(y.reshape((3, 1))),
+    "two arguments": lambda y: kl.func.custom_vjp(lambda a, b: a * b, lambda a, b, bar: (b * bar, a * bar))(
+        kl.ones(3), y
+    ),
+    "twice": lambda y: SQUARES(SQUARES(y)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("is_inside", [False, True], ids=["on the tape", "in a checkpoint"])
+def test_so_is_one_before_a_function_of_custom_vjp(call: Callable[[Any], Any], is_inside: bool) -> None:
+    def loss(x: Any) -> Any:
+        y = x * x
+        y.numpy()[:] = 1.0
+        return call(y).sum()
+
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    with kl.Tape() as tape:
+        total = kl.checkpoint(loss, x) if is_inside else loss(x)
+    with pytest.raises(kl.TapeError, match="was changed before this line, and the tape did not see how"):
+        tape.backward(total)

@@ -330,6 +330,8 @@ class Recording(Witness, Recorder):
 
         One whose arguments may have been computed from such is recorded, too: a chain may end there.
         """
+        for elements in () if call.in_place else arguments:
+            self.look_for_unseen(elements)
         active = [k for k, elements in enumerate(arguments) if elements.requires_grad]
         taken = call.taken if self.provenance.has_host_reads else ()
         self.provenance.passed_on(len(self.records), (), taken)

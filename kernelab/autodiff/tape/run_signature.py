@@ -74,6 +74,8 @@ class Signature:
 
     def hands_over(self, arrays: Sequence[array]) -> None:
         """Add which arrays go to a function of the host, in order."""
+        for elements in arrays:
+            self._look_at(elements)
         self.returns(arrays)
         if self._also is not None:
             self._also.hands_over(arrays)
