@@ -239,6 +239,7 @@ class Builtin:
             if mistake.code != "type":
                 raise
             message = f"{self.name} goes through an array element by element: {mistake.message}"
+            message = message.replace(f" of {self.name}_ ", " ")
             hint = _OF_WHOLE.get((self.name, len(operands)), mistake.hint)
             if any(_is_wide(x) for x in operands) and not all(map(_is_wide, operands)):
                 hint = "NumPy's array is one of float64: write kl.array(..., dtype=float)"

@@ -546,8 +546,10 @@ def test_a_whole_number_is_the_integer_that_an_operation_takes() -> None:
     assert np.allclose(kl.noise(kl.rand_init(3), v).numpy(), [noise] * 2)
     with pytest.raises(kl.KernelTypeError, match=r"0.5 cannot stand for int32(.|\n)*write int"):
         kl.quat_from_euler(v, 0.5, 1, 2)
-    with pytest.raises(kl.KernelTypeError, match="is uint32, not float32"):
+    with pytest.raises(kl.KernelTypeError, match="the argument state is uint32, not float32"):
         kl.noise(kl.ones(2), v)
+    with pytest.raises(kl.KernelTypeError, match=r"cond is bool, not float32(.|\n)*x > 0.0"):
+        kl.where(kl.ones(2), 1.0, 2.0)
 
 
 def test_a_fraction_is_not_cut_off_for_an_integer_parameter() -> None:

@@ -453,7 +453,9 @@ def _at_the_call(
     if wanted is None:
         return error
     hint = f"give the array that type where it is made: kl.array(..., dtype=kl.{wanted})"
-    if wanted.startswith("float"):
+    if wanted == "bool":
+        hint = "write a comparison, such as x > 0.0"
+    elif wanted.startswith("float"):
         hint = f"write kl.array([2.0], dtype=kl.{wanted}) for a number 2.0, or x.astype(kl.{wanted})"
     return KernelTypeError(
         *(

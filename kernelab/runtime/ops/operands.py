@@ -112,20 +112,17 @@ def mistakes_raised() -> Iterator[None]:
 
 def _word(name: str, count: int, *module: tuple[str, ModuleType | None]) -> UserFunction:
     """A function that calls a word of the language, or of a module, on its arguments."""
-    names = [f"x{k}" if k else "x" for k in range(count)]
-    types = [""] * count if module else _stated(name, count)
+    names, types = [f"x{k}" if k else "x" for k in range(count)], [""] * count
+    if not module and (records := [op.params for op in ops.overloads(name) if len(op.params) == count]):
+        names = [param.name for param in records[0]]
+        types = [_annotation({params[k].pattern for params in records}) for k in range(count)]
     head = ", ".join(f"{one}{type}" for one, type in zip(names, types, strict=True))
     called = f"{module[0][0]}.{name}" if module else name
     return function_of(name, f"def {name}_({head}):\n    return {called}({', '.join(names)})", module)
 
 
-def _stated(name: str, count: int) -> list[str]:
-    """The annotations of the operands for which every record of an operation wants one type of number."""
-    records = [op.params for op in ops.overloads(name) if len(op.params) == count]
-    return [_annotation({params[k].pattern for params in records}) for k in range(count)]
-
-
 def _annotation(patterns: set[ops.Pattern]) -> str:
+    """The annotation of an operand for which every record of an operation wants one type of number."""
     match [*patterns]:
         case [Scalar() as type]:
             return f": {type}"
