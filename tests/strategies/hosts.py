@@ -138,7 +138,8 @@ def host_programs(draw: st.DrawFn) -> tuple[str, str]:
 def careless_programs(draw: st.DrawFn) -> tuple[str, str]:
     """The same with writes through NumPy and launches that are not recorded among them."""
     writer = _Host(draw, careless=True)
-    return writer.program(1, 6), writer.program(0, 3)
+    made = f"{writer.creation()}\n"  # of what nothing reads at the end a change may go unseen
+    return made + writer.program(1, 6), writer.program(0, 3)
 
 
 class _Host(Drawing):
@@ -177,9 +178,13 @@ class _Host(Drawing):
         return ", ".join([repr(name), *indices, *views])
 
     def careless_statement(self) -> str:
-        place = self.one(VIEWS)
-        if self.chance():
+        place = self.one([*VIEWS, *[f"t{n}" for n in range(1, self.temporaries + 1)] * 6])
+        kind = self.number(0, 3)
+        if kind < 2:
             return f"unrecorded({self.call()})"
+        if kind == 2:  # and at once a reader that is no launch
+            read = f"copy({self.view()}, with_rule({place}, {self.view()}))"
+            return f"host_sine({place}, {self.view()}); {read}"
         return str(self.one(["poke({}, 1, 0.7)", "poke({}, 0, 0.0)"])).format(self.one([place, *INDICES[:1]]))
 
     def statement(self) -> str:
@@ -217,6 +222,7 @@ class _Host(Drawing):
             *(f"{name}({other}, {picked})" for name in ("copy", "take")),
             *(f"{self.place()} = {picked}", f"put({view}, {self.one(PLACES)}, {other})"),
             f"mapped_into({view}, {other}, {self.view()})",
+            f"copy({view}, with_rule({other}, {self.view()}))",
         ]
         if self.careless:  # in lanes the numbers of runs differ
             made.append(f"runs({view}, {other})")
@@ -230,6 +236,7 @@ class _Host(Drawing):
                 f"{self.view()} - 0.5 * {self.view()}",
                 "blank()",
                 f"mapped({self.view()}, {self.view()})",
+                f"with_rule({self.view()}, {self.view()})",
                 f"clone(pick({self.view()}, {self.one(PLACES)}))",
             ]
         )
