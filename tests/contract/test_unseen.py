@@ -160,3 +160,18 @@ def test_so_is_one_before_a_function_of_custom_vjp(call: Callable[[Any], Any], i
         total = kl.checkpoint(loss, x) if is_inside else loss(x)
     with pytest.raises(kl.TapeError, match="was changed before this line, and the tape did not see how"):
         tape.backward(total)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("made", [lambda x: x * x, SQUARES], ids=["an operator", "such a function"])
+@pytest.mark.parametrize("transform", [kl.func.grad, kl.func.jacfwd, kl.func.jacrev])
+def test_so_is_one_in_a_transform(
+    call: Callable[[Any], Any], made: Callable[[Any], Any], transform: Callable[..., Any]
+) -> None:
+    def loss(x: Any) -> Any:
+        y = made(x)
+        y.numpy()[:] = 1.0
+        return call(y).sum()
+
+    with pytest.raises(kl.GradientError, match="was changed before this line, and the transform did not see"):
+        transform(loss)(kl.array([1.0, 2.0, 3.0]))

@@ -125,9 +125,13 @@ class Level(Witness, Recorder):
     def call_host(self, call: HostCall, arguments: Sequence[array]) -> list[array]:
         """Run a Python function of arrays that has a derivative of its own; its results, in new arrays."""
         self.draw_on(arguments)
+        if not call.in_place:
+            self.look_at_arguments(arguments)
         if self._provenance is not None:
             warn_of_arrays(self._provenance, arguments, call.title)
         results = self._call_host(call, arguments)
+        for result in results:
+            self.note(result.allocation)
         if self._provenance is not None:
             warn_of_numbers(self._provenance, call.title, call.taken)
             if call.back is not None:
