@@ -201,6 +201,8 @@ def test_an_address_of_another_device_is_refused() -> None:
     x = kl.zeros(3, device="cuda:1")
     with pytest.raises(LaunchError, match="is not in the memory of cuda:0"):
         kl.array(ptr=x.ptr, shape=3, dtype=float, device="cuda:0")
+    with pytest.raises(LaunchError, match=r"in the memory of cuda:1(.|\n)*write device=\"cuda:1\""):
+        kl.from_ptr(x.ptr, 3, dtype=float)
 
 
 def test_copies_by_pythons_own_means_stay_on_the_device() -> None:

@@ -245,6 +245,10 @@ def at_address(
     `deleter` is called with the address and the size when nobody looks at it any more.
     """
     low, high = bounds(address, shape, strides, size)
+    owner = None if space else next((one for one in OPEN.values() if one.driver.owns(address)), None)
+    if owner is not None:
+        message = f"the address {address:#x} is in the memory of {owner.name}, and the array is on the CPU"
+        raise LaunchError.of(message, "device", f'write device="{owner.name}"')
     if space is not None and low < high and not space.driver.owns(address):
         message = f"the address {address:#x} is not in the memory of {space.name}"
         hint = "pass the address of the first element there, such as x.data_ptr() or x.data.ptr"
