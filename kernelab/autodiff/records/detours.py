@@ -194,7 +194,9 @@ def _read(
             yield replace(cut, reader=reader[0]) if reader else cut
 
 
-FUNCTIONS = FunctionRecord | HostCallRecord
+def _takes_on(record: Record) -> bool:
+    """Whether a record is a function of the user's that takes the gradient of what the host wrote further."""
+    return isinstance(record, FunctionRecord) or (isinstance(record, HostCallRecord) and record.may_begin)
 
 
 def _reader(
@@ -205,8 +207,7 @@ def _reader(
         step = plan.steps[i]
         if i not in leading or isinstance(step.record, OverwriteRecord):
             continue
-        is_function = isinstance(step.record, FunctionRecord if not memory.requires_grad else FUNCTIONS)
-        if is_function and any(one.allocation is memory for one in (*step.read, *step.written)):
+        if _takes_on(step.record) and any(one.allocation is memory for one in (*step.read, *step.written)):
             return None  # the user's own function takes the gradient further
         if memory.requires_grad:
             sources = [source for source in step.reached if source.allocation is memory]
