@@ -106,7 +106,7 @@ EXPLAINED = (
     Fault(
         "NumPy in a second derivative of custom_vjp is a constant",
         AUTODIFF,
-        "if values is not None and RECORDER.get() is not None:",
+        "if values is not None and (recorder := RECORDER.get()) is not None:",
         "if False:",
         CUSTOM,
     ),

@@ -188,7 +188,7 @@ class Level(Witness, Recorder):
             reason = self.unreadable(elements)
             if reason is not None:
                 hint = "write both as functions of arrays: kl.func.custom_vjp(f, back) runs them lane by lane"
-                raise GradientError(replace(reason, hint=hint))
+                raise self._refusing(GradientError(replace(reason, hint=hint)))
             if self._provenance is not None:
                 self._provenance.arrays.pop(elements.allocation, None)
         if self.parent is not self:
@@ -226,7 +226,7 @@ class Level(Witness, Recorder):
             )
             message = f"{what} was changed before this line, and the transform did not see how"
             hint = "change it by a recorded launch, assign() or fill_(): not through NumPy, nor with "
-            raise refusal(GradientError, message, "unseen-write", f"{hint}record_tape=False")
+            raise self._refusing(refusal(GradientError, message, "unseen-write", f"{hint}record_tape=False"))
 
     def look_at_arguments(self, arguments: Sequence[Argument]) -> None:
         """The same for all arguments of a program."""
@@ -297,10 +297,19 @@ class Level(Witness, Recorder):
             self._tell()
             note_ended(self.dependent, first, self.returned, has_lanes=False)
             note_ended(self.followed() if self.has_lanes else (), first, self.returned, has_lanes=True)
-        if self._failure is not None:  # the function has caught the error, and used what was half written
+        if self._failure is not None:  # the function has caught the error, and gone on in another way
             raise GradientError(self._failure)
         for memory in self._written:
             self.look(memory)
+
+    def refused(self, reason: Diagnostic) -> None:
+        """Note why something was refused: without the transform the function would not see that error."""
+        said = f"{reason.message}; the function has caught this error, and went on"
+        self._failure = self._failure or replace(reason, message=said)
+
+    def _refusing(self, error: GradientError) -> GradientError:
+        self.refused(error.diagnostics[0])
+        return error
 
     def _tell(self) -> None:
         """Warn of values of the host that came from what is differentiated, and were not replaced unused."""
@@ -382,9 +391,8 @@ class Level(Witness, Recorder):
         reason = self.unreadable(target)
         if reason is not None:
             hint = "copy: kl.array(data) for kl.from_numpy(data), y.numpy().copy() for y.numpy()"
-            raise GradientError(
-                replace(reason, message=f"{reason.message}; NumPy shares its memory", hint=hint)
-            )
+            shared = replace(reason, message=f"{reason.message}; NumPy shares its memory", hint=hint)
+            raise self._refusing(GradientError(shared))
         self.looked_at(target)
 
     def left_out(self, call: Call) -> None:
@@ -398,7 +406,7 @@ class Level(Witness, Recorder):
         if any(self._is_carried(argument.allocation) for argument in arguments):
             message = f"{what} is not differentiated in a transform"
             hint = "differentiate the function itself: kl.func.vjp, and grad of grad"
-            raise refusal(GradientError, message, "nested", hint)
+            raise self._refusing(refusal(GradientError, message, "nested", hint))
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
@@ -433,6 +441,9 @@ class Level(Witness, Recorder):
         self.draw_on([elements])
         reason = self.unreadable(elements)
         if reason is not None:
+            for level in self.outwards():
+                if level.unreadable(elements) is not None:
+                    level.refused(reason)
             raise GradientError(reason)
         if not self._is_carried(elements.allocation):
             self._host.watch(elements.allocation)
@@ -484,7 +495,7 @@ class Level(Witness, Recorder):
         message = (
             f"{called(elements, 'an array')} of this transform is used in {where}: no derivative follows"
         )
-        raise refusal(GradientError, message, "outside", hint)
+        raise self._refusing(refusal(GradientError, message, "outside", hint))
 
     def _is_carried(self, memory: Allocation) -> bool:
         return any(level.carries(memory) for level in self.outwards())

@@ -72,9 +72,13 @@ def unreadable(elements: Strided) -> Diagnostic | None:
 
 def require_readable(elements: Strided) -> None:
     """Raise GradientError where the values of an array differ between lanes."""
-    reason = unreadable(elements)
-    if reason is not None:
-        raise GradientError(reason)
+    recorder = RECORDER.get()
+    everyone = ENTERED if recorder is None else (recorder, *ENTERED)
+    refusing = [(one, reason) for one in everyone if (reason := one.unreadable(elements)) is not None]
+    for one, reason in refusing:
+        one.refused(reason)
+    if refusing:
+        raise GradientError(refusing[0][1])
 
 
 def readable(elements: Strided) -> HostArray:

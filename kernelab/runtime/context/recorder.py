@@ -68,6 +68,9 @@ class Recorder:
         """The host gets the values of an array; the origins that these are to carry."""
         return ()
 
+    def refused(self, reason: Diagnostic) -> None:
+        """The values of an array were refused to the host for this reason."""
+
     def unreadable(self, elements: Elements) -> Diagnostic | None:
         """Explain why the host cannot read an array, whose lanes differ; None where it can."""
         return None
