@@ -296,26 +296,37 @@ def _held_gradients(recording: Recording) -> dict[array, Cotangent]:
 def _warn_of_other_tapes(recording: Recording, targets: Sequence[array]) -> None:
     """Warn of gradients on the way that a pass over another tape has left, of which they are leaves."""
     left = {target.allocation: target for target in targets if _holds_passes(target.allocation.adjoint)}
-    read: set[Allocation] = set()
-    for record in recording.records if left else ():
-        read.update(source.allocation for source in record.read)
-        for memory in [target.allocation for target in record.written if target.allocation in left]:
-            target = left.pop(memory)
-            if memory not in read:
-                name = called(target)
-                message = (
-                    f"the gradient of {name} is what a pass over another tape has left: backward() does "
-                )
-                message += "not start from it"
-                y = name.strip("`") if name.startswith("`") else "y"
-                hint = f"write backward(grads={{{y}: {y}.grad}}), or clear it: {y}.grad.zero_()"
-                warn_at(message, "seed", hint)
+    for target in _written_first(left, recording.records) if left else ():
+        message = f"the gradient of {called(target)} is what a pass over another tape has left: "
+        message += "backward() does not start from it"
+        y = _in_code(target)
+        hint = f"write backward(grads={{{y}: {y}.grad}}), or clear it: {y}.grad.zero_()"
+        warn_at(message, "seed", hint)
 
 
 def _holds_passes(gradient: Allocation | None) -> bool:
-    if gradient is None or passes_in(gradient) is None:
-        return False
-    return bool(np.frombuffer(gradient.seen(), np.uint8).any())
+    return gradient is not None and passes_in(gradient) is not None and _has_numbers(gradient)
+
+
+def _written_first(arrays: Mapping[Allocation, array], records: Sequence[Record]) -> list[array]:
+    """Those of some arrays whose memory the records write before they read it."""
+    read, found = set[Allocation](), dict[Allocation, array]()
+    for record in records:
+        read.update(source.allocation for source in record.read)
+        written = (target.allocation for target in record.written)
+        found |= {memory: arrays[memory] for memory in written if memory in arrays and memory not in read}
+    return [*found.values()]
+
+
+def _has_numbers(memory: Allocation) -> bool:
+    """Whether any byte of some memory is not zero."""
+    return bool(np.frombuffer(memory.seen(), np.uint8).any())
+
+
+def _in_code(target: array) -> str:
+    """The name of an array as code in a hint has it: `y` where it has none."""
+    name = called(target)
+    return name.strip("`") if name.startswith("`") else "y"
 
 
 def _require_written(cotangent: array, what: str) -> None:
@@ -326,9 +337,7 @@ def _require_written(cotangent: array, what: str) -> None:
 
 def _is_filled(gradient: Allocation | None) -> bool:
     """Whether there are numbers in some gradients that are not those of a sweep."""
-    if gradient is None or gradient.is_as_left:
-        return False
-    return bool(np.frombuffer(gradient.seen(), np.uint8).any())
+    return gradient is not None and not gradient.is_as_left and _has_numbers(gradient)
 
 
 def _is_written(recording: Recording, target: array) -> bool:
@@ -345,7 +354,7 @@ def _checked_loss(loss: Any, recording: Recording) -> array:
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = called(loss, "the loss")
         message = f"{name} is not a single float: it has {counted(loss.size, 'element')} of {loss.dtype}"
-        y = name.strip("`") if name.startswith("`") else "y"
+        y = _in_code(loss)
         hint = (
             f"add its elements up on the tape: loss = {summed(y, loss.dtype)}, "
             f"or pass cotangents: grads={{{y}: kl.ones_like({y})}}"
@@ -420,7 +429,7 @@ def passes_in(memory: Allocation) -> Passes | None:
     if passes is None or passes.version != memory.version:
         return None
     # NumPy changes what it has a view of without a word.
-    if memory.was_exposed and not np.frombuffer(memory.seen(), np.uint8).any():
+    if memory.was_exposed and not _has_numbers(memory):
         return None
     return passes
 

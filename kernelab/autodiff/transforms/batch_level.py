@@ -163,7 +163,7 @@ class Batch(Level):
         if self._distinct(call.kernel.program):
             message = f"`{call.kernel.name}` draws random numbers unrecorded, the same ones in every lane"
             hint = 'record the launch, or say randomness="same"'
-            raise self._refusing(refusal(GradientError, message, "randomness", hint))
+            raise self.refusing(refusal(GradientError, message, "randomness", hint))
         super().left_out(call)
 
     def followed(self) -> Collection[Allocation]:
@@ -187,7 +187,7 @@ class Batch(Level):
                 where = "which NumPy shares" if is_shared else "made outside of it"
                 message = f"a function in vmap writes {name}, {where}: there is one for all lanes"
                 hint = "make it in the function, as in y = kl.zeros_like(x), and return it"
-                raise self._refusing(refusal(GradientError, message, "lanes", hint))
+                raise self.refusing(refusal(GradientError, message, "lanes", hint))
 
     def _is_outside(self, memory: Allocation) -> bool:
         return memory.serial <= self._start or (memory.borrowed and memory.is_exposed)
@@ -230,12 +230,12 @@ class Batch(Level):
                 f"`{program.name}` overwrites what its adjoint needs, beside native C++ or a rule of arrays"
             )
             hint = "write its results to another array, or leave vmap away"
-            raise self._refusing(GradientError.of(message, "lanes", hint, program.function.span))
+            raise self.refusing(GradientError.of(message, "lanes", hint, program.function.span))
         if self._distinct(program):
             message = f"`{program.name}` draws random numbers beside native C++ or a rule of arrays, "
             message += "the same ones in every lane"
             hint = 'draw them in a kernel of its own, or say randomness="same"'
-            raise self._refusing(GradientError.of(message, "randomness", hint, program.function.span))
+            raise self.refusing(GradientError.of(message, "randomness", hint, program.function.span))
         views = {i: self.widen(argument) for i in wide if isinstance(argument := arguments[i], array)}
         for lane in range(self.lanes):
             parts = [lane_of(views[i], lane) if i in views else a for i, a in enumerate(arguments)]
@@ -253,7 +253,7 @@ class Batch(Level):
             message = f"`{program.name}` draws random numbers inside {'a vmap' if is_vmap else self.asked}"
             hint = 'say whether the lanes draw the same: randomness="same", or "different"'
             hint = hint if is_vmap else 'leave out randomness="error": all columns draw the same'
-            raise self._refusing(GradientError.of(message, "randomness", hint, program.function.span))
+            raise self.refusing(GradientError.of(message, "randomness", hint, program.function.span))
         return self.randomness == "different" and program.draws
 
     def _move(self, dest: array, src: array, add: bool) -> None:

@@ -449,9 +449,7 @@ def _adjoint(back: Function, n: int, bar: Any, like: array) -> array:
     if values is not None and (recorder := RECORDER.get()) is not None:
         message = f"a second derivative passes through {name_of(back)}, which returned {a_thing(bar)}"
         hint = f"compute in it with kernels and arrays, or give it a rule: custom_vjp({name_of(back)}, ...)"
-        error = refusal(GradientError, message, "custom", hint)
-        recorder.refused(error.diagnostics[0])
-        raise error
+        raise recorder.refusing(refusal(GradientError, message, "custom", hint))
     if values is None or values.dtype.kind not in "fiu" or (values.shape or (1,)) != shape:
         what = f"{bar.dtype} {bar.shape}" if values is None else f"{a_thing(bar)} of shape {values.shape}"
         message = (

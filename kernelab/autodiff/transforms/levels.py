@@ -188,7 +188,7 @@ class Level(Witness, Recorder):
             reason = self.unreadable(elements)
             if reason is not None:
                 hint = "write both as functions of arrays: kl.func.custom_vjp(f, back) runs them lane by lane"
-                raise self._refusing(GradientError(replace(reason, hint=hint)))
+                raise self.refusing(GradientError(replace(reason, hint=hint)))
             if self._provenance is not None:
                 self._provenance.arrays.pop(elements.allocation, None)
         if self.parent is not self:
@@ -226,7 +226,7 @@ class Level(Witness, Recorder):
             )
             message = f"{what} was changed before this line, and the transform did not see how"
             hint = "change it by a recorded launch, assign() or fill_(): not through NumPy, nor with "
-            raise self._refusing(refusal(GradientError, message, "unseen-write", f"{hint}record_tape=False"))
+            raise self.refusing(refusal(GradientError, message, "unseen-write", f"{hint}record_tape=False"))
 
     def look_at_arguments(self, arguments: Sequence[Argument]) -> None:
         """The same for all arguments of a program."""
@@ -306,10 +306,6 @@ class Level(Witness, Recorder):
         """Note why something was refused: without the transform the function would not see that error."""
         said = f"{reason.message}; the function has caught this error, and went on"
         self._failure = self._failure or replace(reason, message=said)
-
-    def _refusing(self, error: GradientError) -> GradientError:
-        self.refused(error.diagnostics[0])
-        return error
 
     def _tell(self) -> None:
         """Warn of values of the host that came from what is differentiated, and were not replaced unused."""
@@ -392,7 +388,7 @@ class Level(Witness, Recorder):
         if reason is not None:
             hint = "copy: kl.array(data) for kl.from_numpy(data), y.numpy().copy() for y.numpy()"
             shared = replace(reason, message=f"{reason.message}; NumPy shares its memory", hint=hint)
-            raise self._refusing(GradientError(shared))
+            raise self.refusing(GradientError(shared))
         self.looked_at(target)
 
     def left_out(self, call: Call) -> None:
@@ -406,7 +402,7 @@ class Level(Witness, Recorder):
         if any(self._is_carried(argument.allocation) for argument in arguments):
             message = f"{what} is not differentiated in a transform"
             hint = "differentiate the function itself: kl.func.vjp, and grad of grad"
-            raise self._refusing(refusal(GradientError, message, "nested", hint))
+            raise self.refusing(refusal(GradientError, message, "nested", hint))
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self._has_changed(dest)
@@ -495,7 +491,7 @@ class Level(Witness, Recorder):
         message = (
             f"{called(elements, 'an array')} of this transform is used in {where}: no derivative follows"
         )
-        raise self._refusing(refusal(GradientError, message, "outside", hint))
+        raise self.refusing(refusal(GradientError, message, "outside", hint))
 
     def _is_carried(self, memory: Allocation) -> bool:
         return any(level.carries(memory) for level in self.outwards())

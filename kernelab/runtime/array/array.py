@@ -195,8 +195,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
     def _adopt(
         self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool, place: Device
     ) -> None:
-        source = data
-        is_array = isinstance(data, array)
+        source = given = data
         if isinstance(data, array):
             origins = look_at(data)
             source = traced(data.seen(), origins) if origins else data
@@ -223,7 +222,7 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
             allocation.folded |= self.folds
             self._note_shared(before)
             count_writes(self, source)
-            if is_array:
+            if isinstance(given, array):
                 return  # the memory of an array, whose values nobody has made
         made_from_host(self, source)
 

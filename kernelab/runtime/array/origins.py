@@ -188,6 +188,4 @@ def refuse_written_as_integers(
             floats = f"`{name}`" if name else "floats"
             message = f"the bytes of {floats} are written as {target.dtype} here: derivatives do not see that"
             hint = "write floats, or change a copy that has no gradients: kl.clone(y, requires_grad=False)"
-            error = refusal(GradientError, message, "unseen-write", hint)
-            recorder.refused(error.diagnostics[0])
-            raise error
+            raise recorder.refusing(refusal(GradientError, message, "unseen-write", hint))

@@ -11,7 +11,7 @@ Knows memory and the current recorder; must not know how arrays are made.
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -65,20 +65,24 @@ def look_at(elements: Strided) -> Origins:
 
 def unreadable(elements: Strided) -> Diagnostic | None:
     """Explain why the host cannot read an array, such as a lane in `vmap`; None where it can."""
-    recorder = RECORDER.get()
-    everyone = ENTERED if recorder is None else (recorder, *ENTERED)
-    return next((reason for one in everyone if (reason := one.unreadable(elements)) is not None), None)
+    return next((reason for _, reason in _refusals(elements)), None)
 
 
 def require_readable(elements: Strided) -> None:
     """Raise GradientError where the values of an array differ between lanes."""
-    recorder = RECORDER.get()
-    everyone = ENTERED if recorder is None else (recorder, *ENTERED)
-    refusing = [(one, reason) for one in everyone if (reason := one.unreadable(elements)) is not None]
-    for one, reason in refusing:
-        one.refused(reason)
-    if refusing:
-        raise GradientError(refusing[0][1])
+    refusals = [*_refusals(elements)]
+    for recorder, reason in refusals:
+        recorder.refused(reason)
+    if refusals:
+        raise GradientError(refusals[0][1])
+
+
+def _refusals(elements: Strided) -> Iterator[tuple[Recorder, Diagnostic]]:
+    """The recorders at which the host cannot read an array, the current one first, each with its reason."""
+    current = RECORDER.get()
+    for recorder in ENTERED if current is None else (current, *ENTERED):
+        if (reason := recorder.unreadable(elements)) is not None:
+            yield recorder, reason
 
 
 def readable(elements: Strided) -> HostArray:

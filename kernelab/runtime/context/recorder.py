@@ -15,7 +15,16 @@ from typing import Any, ClassVar, TypeVar
 
 from kernelab import hooks
 from kernelab.data_classes import dataclass
-from kernelab.errors import Diagnostic, KernelError, Source, Span, label_of, running_shell, warn_once
+from kernelab.errors import (
+    Diagnostic,
+    GradientError,
+    KernelError,
+    Source,
+    Span,
+    label_of,
+    running_shell,
+    warn_once,
+)
 from kernelab.host.traced import Origins, origins
 from kernelab.settings import during
 
@@ -69,7 +78,12 @@ class Recorder:
         return ()
 
     def refused(self, reason: Diagnostic) -> None:
-        """The values of an array were refused to the host for this reason."""
+        """Something was refused for this reason, by an error that the user's function may catch."""
+
+    def refusing(self, error: GradientError) -> GradientError:
+        """The error of a refusal, to be raised, which this recorder has noted."""
+        self.refused(error.diagnostics[0])
+        return error
 
     def unreadable(self, elements: Elements) -> Diagnostic | None:
         """Explain why the host cannot read an array, whose lanes differ; None where it can."""
