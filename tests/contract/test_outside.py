@@ -5,9 +5,12 @@ thread, the gradient of a backward pass, a Jacobian: each time the loss is x ** 
 that came back in this way, and so every derivative that is found is wrong.
 """
 
+import multiprocessing
+import operator
+import pickle
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
@@ -139,6 +142,27 @@ def by_list_of_another_thread(x: Any) -> Any:
     return kl.array(elsewhere(x.list)) * x
 
 
+def by_bytes_of_another_thread(x: Any) -> Any:
+    data = pickle.dumps(x * x)  # as a pool of processes hands arrays on, in threads of its own
+    return elsewhere(lambda: pickle.loads(data))
+
+
+def by_floats_of_another_thread(x: Any) -> Any:
+    values = [float(v) ** 2 for v in x.list()]
+    return elsewhere(lambda: kl.array(values))
+
+
+def by_filling_in_another_thread(x: Any) -> Any:
+    out, values = kl.zeros(3), [float(v) ** 2 for v in x.list()]
+    elsewhere(lambda: out.assign(values))
+    return out
+
+
+def by_another_process(x: Any) -> Any:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(operator.mul, x, x).result()
+
+
 WAYS = [
     by_numpy_array,
     by_numpy_arithmetic,
@@ -160,7 +184,15 @@ WAYS = [
 ]
 """Reported by tapes and transforms alike."""
 
-OF_THREADS = [by_copy_of_another_thread, by_transform_of_another_thread, by_list_of_another_thread]
+OF_THREADS = [
+    by_copy_of_another_thread,
+    by_transform_of_another_thread,
+    by_list_of_another_thread,
+    by_bytes_of_another_thread,
+    by_floats_of_another_thread,
+    by_filling_in_another_thread,
+    by_another_process,
+]
 """Reported by transforms alone: a tape sees its own thread."""
 
 

@@ -509,12 +509,19 @@ class Level(Witness, Recorder):
             self._warn_of_host_data(elements, data, "array")
 
     def made_outside(self, elements: array, data: Any) -> None:
-        """Warn of an array that another thread makes of values taken here, as of one made here."""
+        """Warn of an array that another thread makes of values taken here, as of one made here.
+
+        It may come from another process, too.  Such arrays are no inputs that each run has to have: those
+        of another thread may be for something else.
+        """
         if self._thread != get_ident():
-            self._warn_of_host_data(elements, data, "array")
+            self._note_made(elements, data, "array")
 
     def _warn_of_host_data(self, elements: array, data: Any, how: str) -> None:
         self._note_host_inputs((), made=(elements,))
+        self._note_made(elements, data, how)
+
+    def _note_made(self, elements: array, data: Any, how: str) -> None:
         for level in self.outwards():
             values = level._provenance and level._provenance.made_from_host(elements, data, how=how)
             if values and values.host_reads:

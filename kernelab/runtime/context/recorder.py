@@ -110,7 +110,7 @@ class Recorder:
         return ()
 
     def made_outside(self, elements: Elements, data: Any) -> None:
-        """An array was made, or set, from numbers that carry origins, where this recorder sees nothing."""
+        """An array was made, or set, from host data where this recorder sees nothing."""
 
     def computed_outside(self, read: Sequence[Elements], written: Sequence[Elements]) -> None:
         """Arrays were computed from others, or copied, where this recorder sees nothing."""
@@ -156,9 +156,8 @@ def note_given(numbers: Any, captured: Origins = ()) -> None:
 def note_unrecorded(elements: Elements, data: Any) -> None:
     """Note an array that is made, or set, from host data while nothing records in this thread."""
     note_given(data)
-    if ENTERED and origins(data):
-        for recorder in tuple(ENTERED):
-            recorder.made_outside(elements, data)
+    for recorder in tuple(ENTERED):
+        recorder.made_outside(elements, data)
 
 
 def notify_outside_use(
