@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -605,3 +606,25 @@ def test_the_step_of_a_slice_that_takes_one_element_may_be_of_any_size(step: int
     x = kl.array([1.0, 2.0, 3.0])
     x[1::step] = 5.0
     assert x[::step].list() == [1.0] and x[::-step].list() == [3.0] and x.list() == [1.0, 5.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        np.shape,
+        np.ndim,
+        np.size,
+        np.zeros_like,
+        np.ones_like,
+        np.empty_like,
+        partial(np.full_like, fill_value=2.0),
+    ],
+)
+def test_what_numpy_asks_of_the_shape_alone_may_differ_between_lanes(read: Any) -> None:
+    data = np.ones((2, 3), np.float32)
+    found = []
+    kl.func.vmap(lambda x: (found.append(read(x)), 2.0 * x)[1])(kl.array(np.stack([data] * 4)))
+    assert np.shape(found[0]) == np.shape(read(data))
+    assert np.asarray(found[0]).dtype == np.asarray(read(data)).dtype
+    vectors = read(kl.zeros(5, dtype=kl.vec3))
+    assert np.shape(vectors) == np.shape(read(np.zeros((5, 3), np.float32)))

@@ -48,6 +48,9 @@ INTERFACE = "__cuda_array_interface__"
 _METHODS = (np.sum, np.mean, np.max, np.min, np.amax, np.amin)
 """The functions of NumPy that call a method of the array, where it has one."""
 
+_OF_SHAPES = (np.shape, np.ndim, np.size, np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+"""The functions of NumPy that read no values of their first argument."""
+
 _SYMBOLS = {entry.ufunc: entry.symbol for entry in BINARY}
 """The operators that ufuncs of NumPy stand for."""
 
@@ -325,6 +328,8 @@ class Exchange(Gradients):
 
         Raises KernelTypeError where NumPy takes none but its own arrays.
         """
+        if func in _OF_SHAPES and args:
+            args = _without_values(args[0]), *args[1:]
         origins = tuple(chain.from_iterable(look_at(each) for each in _exchanged((args, kwargs))))
         out = kwargs.get("out")
         into: dict[str, Any] = {"out": out.seen().copy()} if isinstance(out, Exchange) else {}
@@ -465,6 +470,16 @@ class Exchange(Gradients):
 
 def _values(value: Any) -> Any:
     return value.__array__() if isinstance(value, Exchange) else value
+
+
+def _without_values(value: Any) -> Any:
+    """An array of NumPy in the shape and type of one of kernelab's, where NumPy has that type."""
+    if not isinstance(value, Exchange):
+        return value
+    elem: Any = value.dtype
+    if isinstance(elem, Struct) or scalar_of(elem) == bfloat16:
+        return value
+    return np.broadcast_to(np.zeros((), scalar_of(elem).dtype), _scalars(value)[0])
 
 
 def _exchanged(values: Any) -> Iterator[Exchange]:
