@@ -1,5 +1,6 @@
 """What `backward` refuses: losses, cotangents and chains that have no gradient."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,35 @@ def test_gradients_asked_for_after_the_launch_are_refused() -> None:
     w.requires_grad = True
     with pytest.raises(kl.TapeError, match="`w` requires gradients, but did not when the launch"):
         tape.backward(grads={y: [1, 1]})
+
+
+scaled_by_rule = kl.func.custom_vjp(lambda x, w: x * w, lambda x, w, bar: (w * bar, x * bar))
+
+
+def frozen(w: kl.array, compute: Callable[[], kl.array]) -> kl.array:
+    w.requires_grad = False
+    result = compute()
+    w.requires_grad = True
+    return result
+
+
+@pytest.mark.parametrize("scaled", [scaled_by_rule, kl.array.__mul__])
+@pytest.mark.parametrize("run", [kl.checkpoint, lambda f, x, w: f(x, w)])
+def test_so_are_those_of_an_array_that_is_frozen_for_one_call(run: Any, scaled: Any) -> None:
+    x, w = leaf(1, 2), kl.array([3.0, 4.0], dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        y = run(lambda x, w: frozen(w, lambda: scaled(x, w)) * w, x, w)
+    with pytest.raises(kl.TapeError, match="`w` requires gradients, but did not when"):
+        tape.backward(grads={y: kl.ones_like(y)})
+
+
+@pytest.mark.parametrize("scaled", [scaled_by_rule, kl.array.__mul__])
+def test_a_part_that_was_computed_while_all_were_frozen_is_warned_of(scaled: Any) -> None:
+    w = kl.array([3.0, 4.0], dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        y = w * w + frozen(w, lambda: scaled(w, w))
+    with pytest.warns(kl.KernelWarning, match="`w` requires gradients, but did not when"):
+        tape.backward(grads={y: kl.ones_like(y)})
 
 
 def test_a_tape_that_recorded_nothing_says_so_before_anything_about_the_loss() -> None:

@@ -350,6 +350,12 @@ def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
     ]
 
 
+def refuse_late(plan: BackwardPlan) -> None:
+    """Raise where an array on the path was set to require gradients after it was recorded."""
+    for i in sorted(plan.live):
+        refuse_latecomers(plan.records[i])
+
+
 def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut], own: Sequence[array]) -> None:
     """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong.
 
@@ -364,8 +370,7 @@ def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut], own: Seq
     if not recording.is_plain:
         if not plan.leaves():
             warn_of_inputs_without_gradients(plan.steps, plan.live)
-        for i in sorted(plan.live):
-            refuse_latecomers(plan.records[i])
+        refuse_late(plan)
     shown = [(one, False) for one in plan.before]
     shown += [(one.source, one.is_input) for _, one in plan.publications()]
     gradients = [gradient for one, _ in shown if (gradient := one.allocation.adjoint) is not None]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kernelab.autodiff.records.coverage import are_all
-from kernelab.autodiff.records.moves import CopyRecord, Flowing, OverwriteRecord
+from kernelab.autodiff.records.moves import CopyRecord, Flowing, HostCallRecord, OverwriteRecord
 from kernelab.autodiff.records.provenance import MOST_PARTS, Cut
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.records.zero_chains import ZeroChain, zero_chains
@@ -218,7 +218,7 @@ def _replaces(record: Record, target: array) -> bool:
 
 
 def _late(record: Record) -> Sequence[array]:
-    return record.late if isinstance(record, LaunchRecord) else ()
+    return record.late if isinstance(record, LaunchRecord | HostCallRecord) else ()
 
 
 def _uses(record: Record, source: array) -> bool:
@@ -414,12 +414,10 @@ def refuse_lost(reached: Iterable[array], lost: Mapping[Allocation, Record]) -> 
 
 def refuse_latecomers(record: Record) -> None:
     """Raise where an array was set to require gradients after it was recorded."""
-    if not isinstance(record, LaunchRecord):
-        return
-    for primal in record.late:
+    for primal in _late(record):
         message = f"{called(primal)} requires gradients, but did not when {record.title} was recorded"
-        raise TapeError.of(message, "late", "set requires_grad=True before the launch", record.place.span)
-    for field in late_fields(record):
+        raise TapeError.of(message, "late", "set requires_grad=True before that line", record.place.span)
+    for field in late_fields(record) if isinstance(record, LaunchRecord) else ():
         message = f"{field} requires gradients, but did not when {record.title} was recorded"
         hint = "set requires_grad = True on the struct before the launch"
         raise TapeError.of(message, "late", hint, record.place.span)

@@ -271,6 +271,12 @@ class HostCallRecord(Flowing):
         return (*self.read, *self.found), self.read, self.written
 
     @property
+    def late(self) -> Sequence[array]:
+        """The arguments that were set to require gradients only afterwards."""
+        passive = (one for k, one in enumerate(self.read) if k not in self.active)
+        return [one for one in passive if one.requires_grad and is_differentiable(one.dtype)]
+
+    @property
     def may_begin(self) -> bool:
         return bool(self.call.in_place)
 

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints, Level
-from kernelab.autodiff.records.backward import BackwardPlan, Puller, ends_on_the_way, sweep
+from kernelab.autodiff.records.backward import BackwardPlan, Puller, ends_on_the_way, refuse_late, sweep
 from kernelab.autodiff.records.coverage import are_all
 from kernelab.autodiff.records.cuts import distinct
 from kernelab.autodiff.records.hazards import Guard
@@ -347,6 +347,8 @@ class CheckpointRecord(Flowing):
             plan = self.planned(inner, results, bars.memory)
             for cut in distinct(cut for cut in ends_on_the_way(plan, inner) if not cut.may_be_meant):
                 cut.warn()
+            if not inner.is_plain:
+                refuse_late(plan)
             sweep(plan, bars, level, puller)
 
     def planned(
