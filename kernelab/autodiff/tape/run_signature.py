@@ -47,11 +47,11 @@ class Signature:
         if self._also is not None:
             self._also.launch(call)
 
-    def failed(self) -> None:
-        """Add that the launch has failed: a function that catches the error goes on in another way."""
-        self._add(b"failed")
+    def mark(self, what: bytes) -> None:
+        """Add something that is true of the launch."""
+        self._add(what)
         if self._also is not None:
-            self._also.failed()
+            self._also.mark(what)
 
     def copy(self, dest: array, src: array) -> None:
         self._look_at(src)
@@ -98,7 +98,12 @@ class Signature:
         return f"{where}{elements.shape}{elements.strides}{elements.requires_grad}".encode()
 
     def _place(self, elements: array) -> str:
-        """Where an array that the run made stands: the number of its memory, by first use, and its offset."""
+        """Where an array that the run made stands: the number of its memory, by first use, and its offset.
+
+        Memory of NumPy's counts by its values: only what records holds on to it from one launch to the next.
+        """
+        if elements.allocation.borrowed:
+            return "borrowed"
         number = self._made.setdefault(elements.allocation.serial, len(self._made))
         return f"{number}.{elements.offset}"
 
@@ -116,11 +121,12 @@ class Signed(Recorder):
         try:
             super().launch(call)
         except BaseException:  # also an interrupt
-            self.signature.failed()
+            self.signature.mark(b"failed")  # a function that catches the error goes on in another way
             raise
 
     def left_out(self, call: Call) -> None:
         self.signature.launch(call)
+        self.signature.mark(b"left out")
         super().left_out(call)
 
     def copied(self, dest: array, src: array, how: str) -> None:
