@@ -49,6 +49,8 @@ WAYS: dict[str, Callable[[kl.array], Any]] = {
     "a slice": lambda y: y.view(kl.int64).__setitem__(slice(1, 3), 0),
     "an element": lambda y: y.view(kl.int64).__setitem__(1, 0),
     "a copy": lambda y: kl.copy(y.view(kl.int64), kl.array(ONES)),
+    "a copy of what is followed": lambda y: kl.copy(y.view(kl.int64), kl.clone(y).view(kl.int64)),
+    "a copy of itself": lambda y: y.view(kl.int64)[0:1].assign(y.view(kl.int64)[1:2]),
     "an operator": lambda y: y.view(kl.int64).__imul__(0),
     "from_numpy": lambda y: kernels["clear"][3](kl.from_numpy(y.numpy().view(np.int64))),
     "an array of NumPy's": lambda y: kernels["clear"][3](y.numpy().view(np.int64)),

@@ -33,6 +33,7 @@ from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.base_level import BASE
 from kernelab.autodiff.transforms.host_calls import HostCall
 from kernelab.autodiff.transforms.host_numbers import varied_inputs
+from kernelab.autodiff.transforms.levels import Level
 from kernelab.autodiff.transforms.wide_level import Wide
 from kernelab.backend.cpu import interpreter
 from kernelab.backend.cpu.chunk import Chunk, Trip
@@ -211,7 +212,9 @@ class SideBySide(Wide):
         self._room = MOST_NUMBERS
         self._kept: dict[Kept, Kept] = {}
 
-    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+    run, move = Level.run, Level.move
+
+    def _run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         params, shape = program.function.params, grid_of(grid)
         twins = [self._twin(a, param.type) for a, param in zip(arguments, params, strict=True)]
         for i in program.changed:  # the run in float64 finds integers as they were before the other one
@@ -263,9 +266,10 @@ class SideBySide(Wide):
         own, results = self.parent.call_host(call, arguments), super().call_host(call, arguments)
         for result, values in zip(results, own, strict=True):
             self.parent.move(result, values)
+            self.note(result.allocation)
         return results
 
-    def move(self, dest: array, src: array, add: bool = False) -> None:
+    def _move(self, dest: array, src: array, add: bool) -> None:
         twins = self.stand_in(dest), self.stand_in(src)
         dest.allocation.will_write(dest)
         self.parent.move(dest, src, add)

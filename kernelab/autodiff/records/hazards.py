@@ -489,6 +489,11 @@ class Witness:
             written = self._written[memory] = WrittenMemory(memory, written.is_input)
         return written
 
+    def has_changed(self, memory: Allocation, own: int = 0) -> bool:
+        """Whether others have written to a memory since it was noted, not counting the `own` last writes."""
+        written = self._written.get(memory)
+        return written is not None and written.may_be_unseen(own) and len(written.unseen(own)) > 0
+
     def follows(self, memory: Allocation) -> bool:
         """Whether a change of some memory would be noticed."""
         return memory in self._written

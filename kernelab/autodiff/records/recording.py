@@ -328,7 +328,7 @@ class Recording(Witness, Recorder):
     def called_host(self, call: Any, arguments: Sequence[array], results: Sequence[array]) -> None:
         """Record a Python function with a derivative of its own, if any of its arguments has gradients.
 
-        One whose arguments may have been computed from such is recorded, too: a chain may end there.
+        One without is recorded, too: a chain may end there, or an argument may be given them later.
         """
         for elements in () if call.in_place else arguments:
             self.look_for_unseen(elements)
@@ -342,11 +342,9 @@ class Recording(Witness, Recorder):
         for elements in arguments:
             if not elements.requires_grad:
                 self._reads(elements.allocation)
+                self.is_plain = False
         if not active:
-            known = any(
-                one.allocation.version or one.allocation in self.provenance.arrays for one in arguments
-            )
-            if taken or found or (known and not call.in_place):
+            if taken or found or not call.in_place:
                 self.add_work(HostCallRecord(call, (*arguments,), (*results,), (), (), caller(), found))
             return
         needed = (*arguments, *results) if call.takes_results(len(results)) else arguments
@@ -450,6 +448,8 @@ class Recording(Witness, Recorder):
             self.has_written(dest.allocation)
             self.provenance.replaced(dest, len(self.records))
         self.records += [CopyRecord(a, b, False, caller(), how) for a, b in (*floats, *integers)]
+        if INTEGERS_OVER_FLOATS and dest.allocation.requires_grad:
+            self.records += [UnseenRecord(a, caller()) for a, _ in integers if stands_on_floats(a)]
         if has_values and dest.allocation.is_exposed:
             self.looked_at(dest)
 

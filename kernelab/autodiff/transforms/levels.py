@@ -218,8 +218,7 @@ class Level(Witness, Recorder):
 
     def look(self, memory: Allocation, own: int = 0) -> None:
         """Raise GradientError where a memory has changed unseen, not counting its `own` last writes."""
-        written = self._written.get(memory)
-        if written is not None and written.may_be_unseen(own) and written.unseen(own):
+        if self.has_changed(memory, own):
             name = name_of_memory(memory)
             what = (
                 f"`{name}`, which is followed through this function," if name else "an array of this function"
@@ -299,7 +298,7 @@ class Level(Witness, Recorder):
             note_ended(self.followed() if self.has_lanes else (), first, self.returned, has_lanes=True)
         if self._failure is not None:  # the function has caught the error, and gone on in another way
             raise GradientError(self._failure)
-        for memory in self._written:
+        for memory in tuple(self._written):
             self.look(memory)
 
     def refused(self, reason: Diagnostic) -> None:

@@ -41,6 +41,7 @@ class Wide(Level):
 
     def wide(self, elements: array) -> array:
         """An array in float64; its memory is converted on first use, once for each precision in it."""
+        self.look(elements.allocation)
         scalar = scalar_of(elements.dtype)
         memories = self._memories.setdefault(elements.allocation, {})
         memory = memories[scalar] = memories.get(scalar) or self._converted(elements.allocation, scalar)
@@ -55,7 +56,24 @@ class Wide(Level):
         exact = fresh(numbers.shape, float64, numbers, cleared=False)
         with np.errstate(all="ignore"):
             self.parent.move(exact, numbers)
+        self.has_read(memory)
+        if memory.is_exposed:
+            self.is_exposed(memory)
         return exact.allocation
+
+    def look(self, memory: Allocation, own: int = 0) -> None:
+        """Convert a memory anew once the host has changed it; GradientError if it differs between lanes."""
+        exact = self._memories.get(memory, {}).values()
+        if any(one in level.followed() for level in self.parent.outwards() for one in exact):
+            super().look(memory, own)
+        elif self.has_changed(memory, own):
+            self._memories.pop(memory)
+            self.unfollow(memory)
+
+    def note(self, memory: Allocation) -> None:
+        super().note(memory)
+        if memory in self._memories:
+            self.has_written(memory)
 
     def stand_in(self, elements: array) -> array:
         if is_differentiable(elements.dtype):
@@ -70,6 +88,7 @@ class Wide(Level):
         return memory in self._memories
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        self.look_at_arguments(arguments)
         # Floats are those of this level.  Integers beside them are not, but both change at once.
         with self._for_levels_around([arguments[i] for i in program.changed]):
             will_write(program, grid, arguments)
@@ -89,6 +108,7 @@ class Wide(Level):
             behind = self._behind if is_differentiable(changed.dtype) else self._integers
             part = changed.offset, changed.shape, changed.strides, changed.dtype
             behind.setdefault(changed.allocation, set()).add(part)
+            self.note(changed.allocation)
 
     def unreadable(self, elements: array) -> Diagnostic | None:
         for part in self._behind.pop(elements.allocation, ()):
@@ -100,7 +120,7 @@ class Wide(Level):
     def _show(self, elements: array) -> None:
         """Write what the first lane computes where the host looks; no level takes that for others' writes."""
         recorder = RECORDER.get()
-        levels = [*recorder.outwards()] if isinstance(recorder, Level) else []
+        levels = [*recorder.outwards()] if isinstance(recorder, Level) else [self]
         for level in levels:
             level.look(elements.allocation)
         with np.errstate(all="ignore"):
@@ -149,6 +169,7 @@ class Wide(Level):
         self.parent.tabulate(target, [self.stand_in(source) for source in sources], compute)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
+        self.look_at_arguments((dest, src))
         if is_differentiable(dest.dtype):
             with self._for_levels_around([dest]):
                 dest.allocation.will_write(dest)
@@ -157,9 +178,9 @@ class Wide(Level):
 
     @contextmanager
     def _for_levels_around(self, written: Sequence[Argument]) -> Iterator[None]:
-        """Levels around this one, which follow the integers beside floats, do not take writes for others'."""
+        """This level and those around it, which follow the integers, do not take writes for others'."""
         memories = [each.allocation for each in written if isinstance(each, array)]
-        pairs = [*product(self.parent.outwards(), memories)]
+        pairs = [*product((self, *self.parent.outwards()), memories)]
         for level, memory in pairs:
             level.look(memory)
         yield
@@ -191,4 +212,4 @@ class Vectors(Wide):
             for part in parts:
                 elements = array.over(memory, *part)
                 self.parent.move(elements, self.wide(elements))
-            self.note(memory)
+                self.note(memory)
