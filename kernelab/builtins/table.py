@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelab import hooks
-from kernelab.errors import KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError, KernelZeroDivisionError
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import type_of, value_of
 from kernelab.lang import ops
@@ -212,6 +212,8 @@ class Builtin:
         In a kernel, and for `Expr` in rules, a statement.
         """
         operands = self._in_order(operands, named)
+        if self.name in ("max", "min") and len(operands) > 2:
+            return reduce(self, operands)
         expressions = [x for x in operands if isinstance(x, Expr)]
         if not expressions:
             return self._of_elements(operands) if any(map(_is_array, operands)) else self._on_host(operands)
@@ -250,6 +252,8 @@ class Builtin:
         op, result, types = self._resolved(operands)
         pairs = zip(operands, types, strict=True)
         values = [np.asarray(x) if type_of(x) is t else _held(untraced(x), t) for x, t in pairs]
+        if self.name in ("mod", "floordiv") and scalar_of(result).is_int and not np.all(values[1]):
+            raise KernelZeroDivisionError.of("integer division by zero", "division")
         with np.errstate(all="ignore"):
             value = computed(op.numpy, values, scalar_of(result).dtype)
         host_value = _split(value, op.results(result)) if op.parts else value_of(result, value)

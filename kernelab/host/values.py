@@ -374,8 +374,7 @@ def _divides_ints(name: str, operands: tuple[Any, ...], types: list[Value]) -> b
         return False
     if any(isinstance(x, float | np.floating) for x in operands):
         return False
-    one_number = any(isinstance(type, Scalar) for type in types)
-    return one_number or (name != "mod" and types[0] == types[1])
+    return types[0] == types[1] or any(isinstance(type, Scalar) for type in types)
 
 
 def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
