@@ -321,6 +321,38 @@ def test_a_variable_that_has_changed_is_an_error() -> None:
         tape.backward(loss)
 
 
+def test_a_launch_that_is_no_longer_recorded_is_an_error() -> None:
+    x, loss, recorded = leaf(), zeros(1), iter([True, False])
+
+    def work(x: kl.array) -> kl.array:
+        y = zeros(4)
+        kl.launch(kernels["copied"], 4, inputs=[x], outputs=[y], record_tape=next(recorded))
+        return y * x
+
+    with kl.Tape() as tape:
+        y = kl.checkpoint(work, x)
+        total[4](y, loss)
+    with pytest.raises(kl.TapeError, match="did something else than at first"):
+        tape.backward(loss)
+
+
+def test_buffers_of_numpy_may_be_filled_again_between_launches() -> None:
+    x, loss = leaf(), zeros(1)
+
+    def work(x: kl.array) -> kl.array:
+        w, y = np.zeros(4, np.float32), zeros(4)
+        for k in range(1, 4):
+            w[:] = k
+            kernels["added"][4](w, y)
+        return y * x
+
+    with kl.Tape() as tape:
+        y = kl.checkpoint(work, x)
+        total[4](y, loss)
+    tape.backward(loss)
+    assert x.grad.list() == [6.0] * 4
+
+
 def test_random_numbers_of_the_host_are_an_error() -> None:
     x, loss, rng = leaf(), zeros(1), np.random.default_rng(0)
     with kl.Tape() as tape:
