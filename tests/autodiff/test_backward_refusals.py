@@ -235,6 +235,16 @@ def test_so_are_those_of_an_array_that_is_frozen_for_one_call(run: Any, scaled: 
         tape.backward(grads={y: kl.ones_like(y)})
 
 
+def test_so_are_checks_and_contributions_of_such_a_tape() -> None:
+    x, w = leaf(1, 2), kl.array([3.0, 4.0], dtype=float)
+    with kl.Tape() as tape:
+        loss = scaled_by_rule(x, w).sum()
+    w.requires_grad = True
+    for look in (kl.autograd.gradcheck_tape, lambda tape: kl.contributions(tape, x, 0, loss)):
+        with pytest.raises(kl.TapeError, match="`w` requires gradients, but did not when"):
+            look(tape)
+
+
 @pytest.mark.parametrize("scaled", [scaled_by_rule, kl.array.__mul__])
 def test_a_part_that_was_computed_while_all_were_frozen_is_warned_of(scaled: Any) -> None:
     w = kl.array([3.0, 4.0], dtype=float, requires_grad=True)

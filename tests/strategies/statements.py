@@ -54,7 +54,8 @@ class Statements(Expressions):
         if self.number(0, 3) == 3:
             scale = self.one(["3.0", "1.0e12"])
             return [f"{name} = int({scale} * {self.bounded(scope, 1)}) % 5"]
-        sources = ["{0} = ({0} % 5 + {1}) % 5", "{0} = {1} % 3", "{0} = {0} if w > 0.1 else {1} % 5", "{0} //= 2"]
+        sources = ["{0} = ({0} % 5 + {1}) % 5", "{0} = {1} % 3", "{0} //= 2"]
+        sources += ["{0} = {0} if w > 0.1 else {1} % 5"]
         return [str(self.one(sources)).format(name, other)]
 
     def boolean(self, scope: Scope) -> Lines:

@@ -30,7 +30,7 @@ from kernelab.autodiff.checks.tolerance import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import of_function, of_kernel, outside_transforms
 from kernelab.autodiff.records.adjoint_buffers import Extents, plain_copy
-from kernelab.autodiff.records.backward import BackwardPlan
+from kernelab.autodiff.records.backward import BackwardPlan, refuse_late
 from kernelab.autodiff.records.cuts import distinct, passive_cuts
 from kernelab.autodiff.records.detours import detours, number_by_order
 from kernelab.autodiff.records.hazards import ELSEWHERE
@@ -401,7 +401,9 @@ def _inner_ends(plan: BackwardPlan) -> list[tuple[int, Diagnostic]]:
 
 def _plan(tape: Tape) -> BackwardPlan:
     records = tuple(tape)
-    return BackwardPlan(records, tape.seeds or _ends(records))
+    plan = BackwardPlan(records, tape.seeds or _ends(records))
+    refuse_late(plan)
+    return plan
 
 
 def _by_host(tape: Tape, plan: BackwardPlan) -> list[tuple[int, Cut]]:

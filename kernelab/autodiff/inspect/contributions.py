@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, ends_before, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan, sweep
+from kernelab.autodiff.records.backward import BackwardPlan, refuse_late, sweep
 from kernelab.autodiff.records.coverage import may_touch
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.recording import Recording
@@ -285,6 +285,7 @@ class _Sweep:
         with unrecorded():
             end = self.end(BackwardPlan(self.records, seeds))
             plan = BackwardPlan(self.records, seeds, shared={self.primal.allocation})
+            refuse_late(plan)
             sweep(plan, self.adjoints, BASE, self.pull, end)
         parts = tuple(part for part in self.parts if np.any(part.value != 0))
         return Contributions(self.position, self.now(), parts)

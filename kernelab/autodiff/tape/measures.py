@@ -9,7 +9,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan, Puller, sweep
+from kernelab.autodiff.records.backward import BackwardPlan, Puller, refuse_late, sweep
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.finite import pull_finite
 from kernelab.autodiff.tape.seeds import Seeds, seeded
@@ -127,9 +127,10 @@ def sweep_on_copies(
     records: Sequence[Record], seeds: Seeds, puller: Puller | None = None, end: int = 0
 ) -> Adjoints:
     """Take adjoints back through records, down to record `end`, and publish none; what they are then."""
-    adjoints = seeded(seeds, Adjoints())
+    adjoints, plan = seeded(seeds, Adjoints()), BackwardPlan(records, seeds, shared=())
+    refuse_late(plan)
     with unrecorded():
-        sweep(BackwardPlan(records, seeds, shared=()), adjoints, BASE, puller, end)
+        sweep(plan, adjoints, BASE, puller, end)
     return adjoints
 
 
