@@ -353,6 +353,24 @@ def test_buffers_of_numpy_may_be_filled_again_between_launches() -> None:
     assert x.grad.list() == [6.0] * 4
 
 
+@pytest.mark.parametrize("ends", [lambda w: None, lambda w: w.assign([0.0] * 4)])
+def test_a_count_in_memory_that_the_host_sees_is_an_error(ends: Any) -> None:
+    x, loss, w = leaf(), zeros(1), kl.zeros(4)
+    seen = w.numpy()
+
+    def work(x: kl.array) -> kl.array:
+        seen[:] += 1.0
+        y = x * w
+        ends(w)
+        return y
+
+    with kl.Tape() as tape:
+        y = kl.checkpoint(work, x)
+        total[4](y, loss)
+    with pytest.raises(kl.TapeError, match="did something else than at first"):
+        tape.backward(loss)
+
+
 def test_random_numbers_of_the_host_are_an_error() -> None:
     x, loss, rng = leaf(), zeros(1), np.random.default_rng(0)
     with kl.Tape() as tape:

@@ -30,6 +30,7 @@ class Signature:
         self._exposed_first = iter(of_first._exposed if of_first is not None else ())
         self._also = also
         self._written: set[int] = set()
+        self._read: set[bytes] = set()
         self._made: dict[int, int] = {}
 
     def is_outside(self, elements: array) -> bool:
@@ -83,11 +84,14 @@ class Signature:
     def _look_at(self, elements: array) -> None:
         """Add the values of an array that a NumPy view may have changed in this run.
 
-        Of what the run reads from outside, and has not written, a change is noticed elsewhere (`Snapshot`).
+        Of what the run reads from outside, and has not written, the first read counts: a later change is
+        noticed elsewhere (`Snapshot`).
         """
         memory = elements.allocation
         is_own = not self.is_outside(elements) or memory.serial in self._written
-        if is_own and memory.space is None:
+        is_first = elements.packed not in self._read
+        self._read.add(elements.packed)
+        if (is_own or is_first) and memory.space is None:
             is_exposed = next(self._exposed_first, memory.was_exposed)
             self._exposed.append(is_exposed)
             if is_exposed:
