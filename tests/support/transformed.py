@@ -5,6 +5,7 @@ with differences of these.  What grows beyond `LARGEST` is not compared: roundin
 """
 
 import contextlib
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,15 @@ def check_careless(program: str, seed: int = 0) -> None:
     with contextlib.suppress(GradientError, kl.KernelWarning):
         moved = kl.func.jvp(f, _arrays(x), _arrays(along))[1]
         _near(_inner(w, seen(moved)), slope, slope, 1e-9, "the tangents")
+    with contextlib.suppress(GradientError, kl.KernelWarning):
+        leaves = [kl.clone(each, requires_grad=True) for each in _arrays(x)]
+        # Differences refuse a function that changes its arguments.
+        blocks = kl.autograd.jacobian_fd(lambda a, b: f(kl.clone(a), kl.clone(b)), inputs=leaves)
+        shares = [
+            w[i].ravel() @ blocks[j, i].numpy().reshape(w[i].size, -1) @ along[j].ravel()
+            for i, j in product(range(2), repeat=2)
+        ]
+        _near(sum(shares), slope, sum(map(abs, shares)), 1e-4, "the differences")
 
 
 def slopes(program: str, x: Pair, along: Pair) -> tuple[Any, Any]:
