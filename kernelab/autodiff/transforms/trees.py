@@ -119,12 +119,9 @@ def _leaves(value: Any, func: str, what: str = "") -> Iterator[array]:
             yield from _leaves(member, func, f" as {name}")
     elif isinstance(value, array):
         yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _leaves(part, func)
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _leaves(part, func)
+    elif isinstance(value, tuple | list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(part, func, " among its results")
     else:
         raise _no_leaf(value, func, what)
 
@@ -133,13 +130,11 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     if is_picked(value):
         message = f"{func} returned picked elements, which have no memory of their own"
         return refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
-    kind = "nothing" if value is None else f"a {shown_type(value).__module__}.{type_name(value)}"
-    kind = kind.replace("builtins.", "")
-    why = (
-        "so there is nothing to differentiate"
-        if value is None
-        else "which is data of the host and has no derivative"
-    )
+    kind = f"a {shown_type(value).__module__}.{type_name(value)}".replace("builtins.", "")
+    why = "which is data of the host and has no derivative"
+    if value is None:
+        kind = "None" if what else "nothing"
+        why = "which has no derivative" if what else "so there is nothing to differentiate"
     message = f"{func} returned {kind}{what}, {why}"
     hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
     if isinstance(value, int | float | np.generic | Traced):

@@ -84,7 +84,8 @@ def _no_index(key: Any) -> KernelTypeError:
     elif str(kind) == "bool":
         hint = "a mask has one axis: write x.flatten()[mask.flatten()]"
     elif isinstance(key, Strided) and key.ndim == 1 and str(kind).lstrip("u").startswith("int"):
-        hint = "convert them: indices.astype(int)"
+        message = f"an array of indices holds int32, and this one {kind}"
+        return KernelTypeError.of(message, "index", "convert them: indices.astype(int)")
     else:
         hint = "index the NumPy view instead: x.numpy()[...]"
     what = described(key)
