@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ import hypothesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernelab.errors import KernelWarning
 from tests.strategies import LAYOUTS, programs
 from tests.strategies.cells import cell
 from tests.strategies.features import EXPECTED, features
@@ -80,7 +82,9 @@ def tapes(seed: int, count: Counter[str]) -> None:
     @_settings()
     @given(host_programs(), careless_programs(), st.sampled_from(POLICIES), st.integers(0, 99))
     def check(careful: tuple[str, str], careless: tuple[str, str], policy: Policy, seed: int) -> None:
-        checked_tape(careless if policy == "careless" else careful, seed, policy)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", KernelWarning)
+            checked_tape(careless if policy == "careless" else careful, seed, policy)
         count.update(tapes=1)
 
     check()
