@@ -164,3 +164,38 @@ def test_a_running_mean_holds_no_more_than_it_comes_from() -> None:
     for _ in range(50):
         mean = 0.9 * mean + 0.1 * x
     assert len(mean.allocation.origin[4]) < 8
+
+
+SCRATCH: dict[str, tuple[bool, str]] = {
+    "in one line": (False, "s[i] = x[i] * x[i]; y[i] = s[i] * x[i]"),
+    "on both sides": (
+        False,
+        "if x[i] > 2.0:\n        s[i] = x[i] * x[i]\n    else:\n        s[i] = x[i]\n    y[i] = s[i]",
+    ),
+    "in a loop": (
+        False,
+        "s[i] = 0.0\n    for k in range(x.shape[0]):\n        s[i] = s[i] * x[k] + 1.0\n    y[i] = s[i]",
+    ),
+    "on one side": (True, "if x[i] > 2.0:\n        s[i] = x[i] * x[i]\n    y[i] = s[i]"),
+    "at another element": (True, "s[i] = x[i] * x[i]; y[i] = s[0]"),
+    "after the read": (True, "y[i] = s[i] * x[i]; s[i] = x[i] * x[i]"),
+    "in a loop that may not run": (
+        True,
+        "for k in range(x.shape[0] - 3):\n        s[i] = x[k]\n    y[i] = s[i]",
+    ),
+    "an atomic's old value": (True, "y[i] = atomic_add(s, i, x[i])"),
+}
+
+
+@pytest.mark.parametrize("name", SCRATCH)
+def test_a_launch_that_reads_only_what_it_has_stored_is_silent(name: str) -> None:
+    """Arrays for values on the way hold those of an earlier launch; nothing comes of these."""
+    is_told, body = SCRATCH[name]
+    text = f"def step(x: array[float], s: array[float], y: array[float]):\n    i = tid()\n    {body}\n"
+    step = kl.compile(text)["step"]
+    x, s, y = leaf(), result(), result()
+    step[3](x, s, y)
+    with kl.Tape() as tape:
+        step[3](x, s, y)
+    message = told(lambda: tape.backward(grads={y: kl.ones(3)}))
+    assert ("which computed `s` outside of the tape" in message) == is_told, message

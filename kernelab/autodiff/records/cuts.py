@@ -326,7 +326,7 @@ def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> li
     cuts: list[Cut] = []
     for i, leaf in leaves:
         record, memory = steps[i].record, leaf.allocation
-        if memory.origin is None:
+        if memory.origin is None or (isinstance(record, LaunchRecord) and not record.reads_old(memory)):
             continue
         version = record.version_of(leaf) if isinstance(record, LaunchRecord) else memory.version
         origin = origin_of(memory) if version == memory.origin[0] else None

@@ -32,6 +32,7 @@ from kernelab.runtime.kernel.facts import Groups, Positions
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.kernel.program import Program, Pullback
 from kernelab.runtime.launch.call import Call
+from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.streams import configured
 from kernelab.settings import Settings, settings
 
@@ -293,6 +294,12 @@ class LaunchRecord(Call, LaunchEntry):
     def versions_read(self) -> Mapping[str, int]:
         """The versions of the arrays that the launch read, before it, by parameter."""
         return self._versions(self.kernel.plan.read_in_text, 1)
+
+    def reads_old(self, memory: Allocation) -> bool:
+        """Whether the launch read elements of some memory that its threads had not stored before."""
+        kernel, given = self.kernel, self.arguments
+        arrays = (array_of(given[i]) for i in (*kernel.program.reads_of_old, *kernel.plan.numbers))
+        return any(isinstance(one, array) and one.allocation is memory for one in arrays)
 
     def version_of(self, primal: array) -> int | None:
         """The version of an array that the launch read, before it."""

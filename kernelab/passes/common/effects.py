@@ -85,6 +85,39 @@ def _effects(stmts: Iterable[ir.Stmt], used: Callable[[], Set[ir.Atom]]) -> Effe
     return Effects(frozenset(read), frozenset(writes), frozenset(accumulates))
 
 
+def reads_of_old(function: ir.Function) -> frozenset[ir.Var]:
+    """The arrays of which a thread may read an element that it has not stored before."""
+    found: set[ir.Var] = set()
+    _find_reads_of_old(function.body, set(), _used_in(function.body), found)
+    return frozenset(found)
+
+
+_Element = tuple[object, ...]
+
+
+def _find_reads_of_old(
+    block: ir.Block, stored: set[_Element], used: Callable[[], Set[ir.Atom]], found: set[ir.Var]
+) -> set[_Element]:
+    """Find them in a block, and return the elements `stored` after it."""
+    for stmt in block.stmts:
+        match stmt:
+            case ir.Store(array, indices):
+                stored.add((array, indices, stmt.component))
+            case ir.Load(_, array, indices) if stmt.held is None:
+                if stored.isdisjoint({(array, indices, None), (array, indices, stmt.component)}):
+                    found.add(array)
+            case ir.If():
+                then, orelse = (
+                    _find_reads_of_old(one, set(stored), used, found) for one in (stmt.then, stmt.orelse)
+                )
+                stored = then & orelse
+            case _:
+                found |= _effects((stmt,), used).reads
+                for inner in ir.blocks(stmt):
+                    _find_reads_of_old(inner, set(stored), used, found)
+    return stored
+
+
 Groups = Collection[Collection[ir.Var]]
 
 

@@ -18,7 +18,7 @@ from kernelab.passes.ad.activity import leads
 from kernelab.passes.ad.derivative_rules import EXTREMA
 from kernelab.passes.common import batch
 from kernelab.passes.common.copying import expanded, inline
-from kernelab.passes.common.effects import Effects, effects
+from kernelab.passes.common.effects import Effects, effects, reads_of_old
 from kernelab.passes.common.simplify import forward, simplify
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.layout import groups_sharing
@@ -89,6 +89,12 @@ class Facts:
     def reads(self) -> frozenset[int]:
         """The arrays whose elements it loads."""
         return frozenset(i for i, param in enumerate(self.flat.params) if param in self.effects.reads)
+
+    @cached_property
+    def reads_of_old(self) -> frozenset[int]:
+        """Those of which a thread may load elements that it has not stored before."""
+        found = reads_of_old(self.flat)
+        return frozenset(i for i in self.reads if self.flat.params[i] in found)
 
     @cached_property
     def regions_read(self) -> dict[int, Region]:
