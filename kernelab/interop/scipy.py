@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import fresh
 from kernelab.autodiff.transforms.transforms import Exact, Layout
-from kernelab.autodiff.transforms.trees import leaves, number_count, require_callable
+from kernelab.autodiff.transforms.trees import leaves, number_count, require_callable, with_memory
 from kernelab.autograd import jacobian
 from kernelab.errors import KernelTypeError, name_of
 from kernelab.func import hessian, hvp, jacrev
@@ -50,7 +50,9 @@ class Problem:
             self._last = _Point(self, before, x, after)
             self._last.exact.leave()
             return self._last.value
-        (value,) = self._of_one_array(self._run(lambda *x: leaves(self.f(*before, *x, *after), self.f), x), 1)
+        (value,) = self._of_one_array(
+            self._run(lambda *x: leaves(with_memory(self.f(*before, *x, *after)), self.f), x), 1
+        )
         return value.item() if value.size == 1 else value.reshape(-1)
 
     def jac(self, *arguments: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.trees import fields, number_count, scalar_shape
+from kernelab.autodiff.transforms.trees import fields, number_count, scalar_shape, with_memory
 from kernelab.autodiff.transforms.trees import leaves as arrays_of
 from kernelab.data_classes import dataclass, field
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, name_of
@@ -110,7 +110,7 @@ class Subject:
             named = {} if self.kernel is not None else kept
             with level.active(), level.unchanged(self.name, named, "`{}`".format, hint):
                 with np.errstate(**self.told):
-                    returned = self.call(arguments)
+                    returned = with_memory(self.call(arguments))
                 if self.outputs is None:
                     outputs = self._differentiable(arrays_of(returned, self.call))
                 else:

@@ -30,6 +30,7 @@ from kernelab.autodiff.transforms.trees import (
     memories_in,
     parts,
     scalar_shape,
+    with_memory,
 )
 from kernelab.autodiff.transforms.wide_level import Vectors
 from kernelab.data_classes import dataclass
@@ -108,6 +109,7 @@ def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
             message = f"has_aux=True: {name_of(func)} has to return a pair (output, aux)"
             raise refusal(GradientError, message, "aux")
         result, aux = result
+    result = with_memory(result)
     level = current()
     if level.has_half_written or level.has_host_reads:
         returned = leaves(result, func)

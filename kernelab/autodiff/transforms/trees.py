@@ -127,9 +127,6 @@ def _leaves(value: Any, func: str, what: str = "") -> Iterator[array]:
 
 
 def _no_leaf(value: Any, func: str, what: str) -> Exception:
-    if is_picked(value):
-        message = f"{func} returned picked elements, which have no memory of their own"
-        return refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
     kind = f"a {shown_type(value).__module__}.{type_name(value)}".replace("builtins.", "")
     why = "which is data of the host and has no derivative"
     if value is None:
@@ -141,6 +138,11 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
         hint = "return an array: kl.sin(x) in place of np.sin(x) or math.sin(x), y.sum() in place of "
         hint += "y.numpy().sum(), x[0:1] in place of x[0]; or write @kl.func above a def of numbers alone"
     return refusal(KernelTypeError, message, "result", hint)
+
+
+def with_memory(value: Any) -> Any:
+    """The same tree with an array in the place of elements that were picked from another one."""
+    return mapped(value, lambda part: part.contiguous() if is_picked(part) else part)
 
 
 def in_order_of(value: Any, result: Any) -> Any:
@@ -181,7 +183,7 @@ def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
     if is_struct(value):
         return [*parts(value)]
     if not isinstance(value, tuple | list | dict):
-        return [None] if value is None else [*leaves(value, func)]
+        return [None] if value is None else [*leaves(with_memory(value), func)]
     several = value.values() if isinstance(value, dict) else value
     return [leaf for part in several for leaf in cotangents_of(part, func)]
 
