@@ -178,6 +178,14 @@ def test_arrays_over_one_numpy_buffer_share_their_allocation() -> None:
     assert rows.overlaps(block)
 
 
+@pytest.mark.parametrize("dtype, given", [(">f8", None), ("f8", np.float32)])
+def test_numbers_of_another_byte_order_or_type_are_copied(dtype: str, given: Any) -> None:
+    data = np.ones(3, dtype)
+    x = make.from_numpy(data, given)
+    data[0] = 2
+    assert x.list() == [1, 1, 1]
+
+
 def test_the_numpy_view_of_an_array_leads_back_to_its_allocation() -> None:
     x = make.zeros(8)
     assert make.from_numpy(x.numpy()[2:]).allocation is x.allocation
