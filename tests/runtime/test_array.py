@@ -178,7 +178,7 @@ def test_arrays_over_one_numpy_buffer_share_their_allocation() -> None:
     assert rows.overlaps(block)
 
 
-@pytest.mark.parametrize("dtype, given", [(">f8", None), ("f8", np.float32)])
+@pytest.mark.parametrize(("dtype", "given"), [(">f8", None), ("f8", np.float32)])
 def test_numbers_of_another_byte_order_or_type_are_copied(dtype: str, given: Any) -> None:
     data = np.ones(3, dtype)
     x = make.from_numpy(data, given)
