@@ -1,7 +1,8 @@
 """The adjoints of a backward pass: one buffer for each memory and each residual, allocated on first use.
 
 Residuals are among the arguments of programs, as arrays and packed numbers are.  A buffer may be the memory
-of a gradient.  Knows these and memory; must not know records or tapes.
+of a gradient; else what has arrived in it is published: copied to `.grad`, or added.  Knows these and memory;
+must not know records or tapes.
 """
 
 import math
@@ -10,12 +11,14 @@ from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from kernelab.data_classes import dataclass
 from kernelab.lang.types import Value, bytes_of, scalar_of, shape_of
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.layout import contiguous_strides
-from kernelab.runtime.array.transfers import device_copy
-from kernelab.runtime.context.conversion import HostArray
+from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
+from kernelab.runtime.context.conversion import HostArray, itemsize
 from kernelab.runtime.context.recorder import made_from_host
 from kernelab.runtime.launch.footprint import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate, copy_bytes, duplicate_of, zeros_like_memory
@@ -293,3 +296,96 @@ def is_apart(
         and gradient.writable
         and gradient.space is memory.space is None
     )
+
+
+# ------------------------------------------------------------------------------------------------- publish
+
+Values = HostArray | array | None
+"""The gradients of some elements, if there are any."""
+
+
+def publish(elements: array, adjoints: Adjoints) -> None:
+    """Set the gradient of some elements to their adjoint."""
+    memory = elements.allocation
+    buffer, gradient = adjoints.memory.get(memory), memory.adjoint
+    is_whole = elements.is_whole
+    if gradient is buffer:  # both are None, or what has arrived is there
+        return
+    if gradient is None and buffer is not None and memory.missing is None and is_whole:
+        memory.adjoint = buffer if memory in adjoints.settled else duplicate_of(buffer)
+        memory.adjoint.passes = ()  # a pass has been here, though its gradients do not add up
+        return
+    gradient = about_to_change(elements)
+    if buffer is not None and is_whole:
+        copy_bytes(gradient, 0, buffer, 0, buffer.nbytes)
+        return
+    if buffer is not None and elements.is_contiguous:
+        nbytes = elements.size * itemsize(elements.dtype)
+        copy_bytes(gradient, elements.offset, buffer, elements.offset, nbytes)
+        return
+    target, bar = elements.twin(gradient), adjoints.known(elements)
+    if not (device_clear(target) if bar is None else device_copy(target, bar)):
+        target.host()[...] = 0 if bar is None else bar.seen()
+    gradient.publish()
+
+
+def add_to_gradients(inputs: Sequence[array], adjoints: Adjoints) -> None:
+    """Add the adjoints of elements that lie apart in one memory to their gradients."""
+    memory = inputs[0].allocation
+    buffer = adjoints.memory.get(memory)
+    if buffer is None:
+        return
+    if memory.adjoint is None and memory.missing is None:
+        memory.adjoint = adjoints.memory.pop(memory)
+        return
+    if memory.adjoint is None or memory.space is not None or memory.adjoint.space is not None:
+        for elements in inputs:
+            publish_sum(elements, gradient_now(elements), adjoints)
+        return
+    for elements in inputs:
+        gradient = about_to_change(elements)
+    first = inputs[0]
+    for like, offset in _outlines(inputs) if len(inputs) > 1 else [(first.outline(), first.offset)]:
+        values, more = (
+            np.ndarray(like.shape, like.dtype, one.buffer(), offset, like.strides)
+            for one in (gradient, buffer)
+        )
+        if values.ndim == 1 or values.flags.c_contiguous or values.shape[-1] > MOST_PARTS:
+            np.add(values, more, out=values)
+            continue
+        for k in range(values.shape[-1]):  # NumPy's inner loop would go over the components of a vector
+            np.add(values[..., k], more[..., k], out=values[..., k])
+    gradient.publish()
+
+
+def _outlines(parts: Sequence[array]) -> list[tuple[HostArray, int]]:
+    """Outlines of elements that lie apart, with their offsets; of fields that fill a memory, a single one."""
+    outlines, memory = [(elements.outline(), elements.offset) for elements in parts], parts[0].allocation
+    dtypes = {like.dtype for like, _ in outlines}
+    if len(dtypes) == 1 and sum(like.nbytes for like, _ in outlines) == memory.nbytes:
+        return [(np.frombuffer(memory.buffer(), dtypes.pop()), 0)]
+    return outlines
+
+
+def publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
+    """Set the gradient of some elements to their adjoint and what was `before`."""
+    if before is None:
+        publish(elements, adjoints)
+        return
+    gradient, bar = about_to_change(elements), adjoints.known(elements)
+    target = elements.twin(gradient)
+    if isinstance(before, array):
+        transfer(target, before if bar is None else before + bar, "assign")
+        return
+    np.add(before, 0 if bar is None else bar.seen(), out=target.host())
+    gradient.publish()
+
+
+def gradient_now(elements: array) -> Values:
+    """A copy of the gradient of some elements, on the device that they are on."""
+    if elements.allocation.adjoint is None:
+        return None
+    assert elements.grad is not None
+    if elements.allocation.space is not None and elements.__class__ is array:
+        return duplicate(elements.grad, False, "clone")
+    return elements.grad.seen().copy()

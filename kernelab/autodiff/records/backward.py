@@ -17,13 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import (
-    MOST_PARTS,
     Adjoints,
     Level,
+    Values,
     about_to_change,
+    add_to_gradients,
     by_memory,
+    gradient_now,
     is_apart,
     lie_apart,
+    publish,
+    publish_sum,
 )
 from kernelab.autodiff.records.coverage import WHOLE, History, are_all, boxes_in, rest_of
 from kernelab.autodiff.records.cuts import (
@@ -47,10 +51,8 @@ from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.data_classes.turns import Turn
 from kernelab.errors import TapeError
-from kernelab.runtime.array.array import array, duplicate
-from kernelab.runtime.array.transfers import device_clear, device_copy, transfer
-from kernelab.runtime.context.conversion import HostArray, itemsize
-from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.memory.memory import Allocation
 
 # ---------------------------------------------------------------------------------------------------- plan
 
@@ -59,10 +61,6 @@ _NOTHING: Any = object()
 
 Of what was written once, a history is that write; of what has been read as a whole, it is None.
 """
-
-
-Values = HostArray | array | None
-"""The gradients of some elements, if there are any."""
 
 
 class Publication(NamedTuple):
@@ -398,7 +396,7 @@ def sweep(
     records, live, after, retired, narrow = plan.records, plan.live, plan.after, plan.retired, plan.narrow
     if plan.mixed:
         inputs = (one.elements for _, one in plan.inputs if one.elements.allocation in plan.mixed)
-        plan.held = {elements: _gradient_now(elements) for elements in inputs}
+        plan.held = {elements: gradient_now(elements) for elements in inputs}
     for elements in plan.before:
         publish(elements, adjoints)
     last = min(live, default=-1)
@@ -474,31 +472,6 @@ def _added_in_place(plan: BackwardPlan, i: int, adjoints: Adjoints) -> list[arra
 # ------------------------------------------------------------------------------------------------- publish
 
 
-def publish(elements: array, adjoints: Adjoints) -> None:
-    """Set the gradient of some elements to their adjoint."""
-    memory = elements.allocation
-    buffer, gradient = adjoints.memory.get(memory), memory.adjoint
-    is_whole = elements.is_whole
-    if gradient is buffer:  # both are None, or what has arrived is there
-        return
-    if gradient is None and buffer is not None and memory.missing is None and is_whole:
-        memory.adjoint = buffer if memory in adjoints.settled else duplicate_of(buffer)
-        memory.adjoint.passes = ()  # a pass has been here, though its gradients do not add up
-        return
-    gradient = about_to_change(elements)
-    if buffer is not None and is_whole:
-        copy_bytes(gradient, 0, buffer, 0, buffer.nbytes)
-        return
-    if buffer is not None and elements.is_contiguous:
-        nbytes = elements.size * itemsize(elements.dtype)
-        copy_bytes(gradient, elements.offset, buffer, elements.offset, nbytes)
-        return
-    target, bar = elements.twin(gradient), adjoints.known(elements)
-    if not (device_clear(target) if bar is None else device_copy(target, bar)):
-        target.host()[...] = 0 if bar is None else bar.seen()
-    gradient.publish()
-
-
 def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
     """Add the adjoints of the inputs to what their gradients held before; several may share a gradient."""
     groups: dict[Allocation, list[array]] = {}
@@ -511,77 +484,15 @@ def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
     added_to: set[Allocation | None] = set()
     for memory, inputs in groups.items():
         if memory not in plan.mixed:
-            _add(inputs, adjoints)
+            add_to_gradients(inputs, adjoints)
         else:
             if memory.adjoint in added_to:
-                plan.held |= {elements: _gradient_now(elements) for elements in inputs}
+                plan.held |= {elements: gradient_now(elements) for elements in inputs}
             for elements in inputs:
-                parts = [(part, _gradient_now(part)) for part in kept.get(elements, ())]
-                _publish_sum(elements, plan.held[elements], adjoints)
+                parts = [(part, gradient_now(part)) for part in kept.get(elements, ())]
+                publish_sum(elements, plan.held[elements], adjoints)
                 for part, values in parts:
                     if values is not None:  # its gradient stays as it is
-                        _publish_sum(part, values, Adjoints())
+                        publish_sum(part, values, Adjoints())
         if memory.adjoint is not None:
             added_to.add(memory.adjoint)
-
-
-def _add(inputs: Sequence[array], adjoints: Adjoints) -> None:
-    """Add the adjoints of elements that lie apart in one memory to their gradients."""
-    memory = inputs[0].allocation
-    buffer = adjoints.memory.get(memory)
-    if buffer is None:
-        return
-    if memory.adjoint is None and memory.missing is None:
-        memory.adjoint = adjoints.memory.pop(memory)
-        return
-    if memory.adjoint is None or memory.space is not None or memory.adjoint.space is not None:
-        for elements in inputs:
-            _publish_sum(elements, _gradient_now(elements), adjoints)
-        return
-    for elements in inputs:
-        gradient = about_to_change(elements)
-    first = inputs[0]
-    for like, offset in _outlines(inputs) if len(inputs) > 1 else [(first.outline(), first.offset)]:
-        values, more = (
-            np.ndarray(like.shape, like.dtype, one.buffer(), offset, like.strides)
-            for one in (gradient, buffer)
-        )
-        if values.ndim == 1 or values.flags.c_contiguous or values.shape[-1] > MOST_PARTS:
-            np.add(values, more, out=values)
-            continue
-        for k in range(values.shape[-1]):  # NumPy's inner loop would go over the components of a vector
-            np.add(values[..., k], more[..., k], out=values[..., k])
-    gradient.publish()
-
-
-def _outlines(parts: Sequence[array]) -> list[tuple[HostArray, int]]:
-    """Outlines of elements that lie apart, with their offsets; of fields that fill a memory, a single one."""
-    outlines, memory = [(elements.outline(), elements.offset) for elements in parts], parts[0].allocation
-    dtypes = {like.dtype for like, _ in outlines}
-    if len(dtypes) == 1 and sum(like.nbytes for like, _ in outlines) == memory.nbytes:
-        return [(np.frombuffer(memory.buffer(), dtypes.pop()), 0)]
-    return outlines
-
-
-def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
-    """Set the gradient of some elements to their adjoint and what was `before`."""
-    if before is None:
-        publish(elements, adjoints)
-        return
-    gradient, bar = about_to_change(elements), adjoints.known(elements)
-    target = elements.twin(gradient)
-    if isinstance(before, array):
-        transfer(target, before if bar is None else before + bar, "assign")
-        return
-    np.add(before, 0 if bar is None else bar.seen(), out=target.host())
-    gradient.publish()
-
-
-def _gradient_now(elements: array) -> Values:
-    """A copy of the gradient of some elements, on the device that they are on."""
-    if elements.allocation.adjoint is None:
-        return None
-    assert elements.grad is not None
-    if elements.allocation.space is not None and elements.__class__ is array:
-        return duplicate(elements.grad, False, "clone")
-    return elements.grad.seen().copy()
