@@ -62,3 +62,28 @@ def test_a_launch_that_is_given_it_is_told(dtype: Any) -> None:
         z = y + kl.map(lambda a, b: a * b, kl.ones(3, dtype=dtype), y[1])
     with pytest.warns(kl.KernelWarning, match="the host took a number there and passed it on"):
         tape.backward(grads={z: kl.ones(3, dtype=dtype)})
+
+
+@pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
+@pytest.mark.parametrize("take", TAKEN.values(), ids=TAKEN)
+def test_runs_of_differences_see_the_numbers_that_they_compute(take: Callable[[Any], Any]) -> None:
+    """Else `jacobian_fd` and `taylor_test` follow another way through the function than it goes itself."""
+    x = kl.array([1.0, 1.5, 2.0], dtype=kl.float64, requires_grad=True)
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        seen.append(float(take(kl.map(lambda v: v * v, x))))
+        return x * x
+
+    f(x)
+    kl.autograd.jacobian_fd(f, inputs=[x])
+    kl.autograd.taylor_test(f, inputs=[x])
+    np.testing.assert_allclose(seen, seen[0], rtol=0.5)
+    assert len(seen) > 2
+
+
+@pytest.mark.parametrize("read", [float, lambda y: y.item(), lambda y: y.list()[0], lambda y: y.numpy()[0]])
+def test_a_branch_on_such_a_number_is_that_of_the_function(read: Callable[[Any], Any]) -> None:
+    x = kl.array([1.0, 1.5, 2.0], dtype=kl.float64, requires_grad=True)
+    found = kl.autograd.jacobian_fd(lambda x: x * x if read(x.sum()) > 0 else x, inputs=[x])
+    np.testing.assert_allclose(found[0, 0].numpy(), np.diag([2.0, 3.0, 4.0]), atol=1e-6)

@@ -273,7 +273,8 @@ class array(Arithmetic, Exchange, Views, Hints, Fixed, _Shown[_Element]):  # noq
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as vectors and matrices."""
-        values: list[Any] = traced(_listed(self), look_at(self))
+        origins = look_at(self)  # where the values are kept elsewhere, it fetches them
+        values: list[Any] = traced(_listed(self), origins)
         return values
 
     def item(self) -> Any:
