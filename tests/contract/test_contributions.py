@@ -1,5 +1,6 @@
 """Who added to one element of a gradient: the parts add up to it, whatever the tape did."""
 
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis
@@ -446,3 +447,21 @@ def test_an_element_that_no_thread_reads_is_told() -> None:
         kl.launch(KERNELS["square"], dim=2, inputs=[x], outputs=[y])
         kl.launch(KERNELS["total"], dim=N, inputs=[y], outputs=[loss])
     assert reasons(kl.contributions(tape, x, 3, loss)) == [(1, "none of its threads reads the element")]
+
+
+CUT: dict[str, Callable[[Any], Any]] = {
+    "a number": lambda x: (x * x[0]).sum(),
+    "an array": lambda x: (kl.array(np.sin(x.numpy())) * x).sum(),
+    "an item": lambda x: x.sum() * x.max().item(),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_part_that_is_lost_on_the_host_is_told_beside_the_others(name: str) -> None:
+    with pytest.warns(kl.KernelWarning, match="no gradient flows"):
+        kl.contributions(CUT[name], kl.array([0.5, 0.3]), index=0)
+    x = kl.array([0.5, 0.3], requires_grad=True)
+    with kl.Tape() as tape:
+        loss = CUT[name](x)
+    with pytest.warns(kl.KernelWarning, match="no gradient flows"):
+        kl.contributions(tape, x, 0, loss)

@@ -12,8 +12,9 @@ import numpy as np
 
 from kernelab.autodiff.inspect.zero_lines import ZeroLine, dead_ends_behind, ends_before, zero_lines
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.backward import BackwardPlan, refuse_late, sweep
+from kernelab.autodiff.records.backward import BackwardPlan, check, refuse_late, sweep
 from kernelab.autodiff.records.coverage import may_touch
+from kernelab.autodiff.records.cuts import distinct
 from kernelab.autodiff.records.hazards import Guard
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record
@@ -123,6 +124,8 @@ def contributions(
     result, memory = _Sweep(records, primal, position).run(seeds), primal.allocation
     offset = _element(primal, position).offset
     if result.parts:
+        for cut in distinct(check(BackwardPlan(records, seeds), tape._recording)):
+            cut.warn()
         dead, size = np.argwhere(result.total == 0), result.total.itemsize
         zeros = tuple(
             replace(zero, component=tuple(map(int, at)))
