@@ -86,7 +86,7 @@ def _effects(stmts: Iterable[ir.Stmt], used: Callable[[], Set[ir.Atom]]) -> Effe
 
 
 def reads_of_old(function: ir.Function) -> frozenset[ir.Var]:
-    """The arrays of which a thread may read an element that it has not stored before."""
+    """The arrays with upward-exposed reads: a thread may read an element that it has not stored before."""
     found: set[ir.Var] = set()
     _find_reads_of_old(function.body, set(), _used_in(function.body), found)
     return frozenset(found)
